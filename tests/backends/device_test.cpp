@@ -406,8 +406,8 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
   EXPECT_EQ(runs("x86-avx512bf16", problem_of(1, DataType::bf16)), "skinny") << "on every processor";
 }
 
-/// bench/results/xeon_amx/packed_untuned.csv. Whoever packs asks for one M, and the weight then serves all.
-TEST(Defaults, PackedWeightsOfBf16RunOurPanelsWithAmx) {
+/// bench/results/xeon_amx/packed_untuned.csv and epyc_zen4/in_a_program_untuned.csv. Whoever packs asks for one M, and the weight then serves all.
+TEST(Defaults, PackedWeightsOfBf16RunOurPanelsWithAmxAndOnZen4) {
   testing::FakeDevice fake;
   for (const char* name : {"onednn", "skinny", "tiled"}) fake.add({.name = name});
   const FamilyInfos known = traits_of("cpu").families;
@@ -419,9 +419,14 @@ TEST(Defaults, PackedWeightsOfBf16RunOurPanelsWithAmx) {
             fake.change_info().gfx = architecture;
             Problem problem = packed(problem_of(m, type), layout);
             problem.k = k;
-            const bool leads = std::string_view(architecture) == "x86-amx" && type == DataType::bf16 &&
-                               (k > 512 || layout == WeightLayout::panel16);
-            EXPECT_EQ(choose_fallback(known, fake, problem)->family, leads ? "skinny" : "onednn")
+            const bool ours = type == DataType::bf16 && (k > 512 || layout == WeightLayout::panel16);
+            const bool unaided = std::string_view(architecture) == "x86-avx512bf16" &&
+                                 cpu::detect_row_reads() == cpu::RowReads::unaided;
+            const char* leader = unaided ? (m <= 16 ? "skinny" : "tiled")
+                                 : std::string_view(architecture) == "x86-amx" ? "skinny"
+                                                                               : nullptr;
+            EXPECT_EQ(choose_fallback(known, fake, problem)->family,
+                      ours && leader != nullptr ? leader : "onednn")
                 << architecture << " " << print(problem);
             EXPECT_EQ(choose_baseline(known, fake, problem)->family, "onednn")
                 << "what a user has without us";

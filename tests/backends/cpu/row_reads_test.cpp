@@ -35,14 +35,19 @@ class RowReadsOfAProcessor : public ::testing::Test {
   }
 };
 
-TEST(RowReads, AreInTurnOnAmdsFamily1AhAlone) {
+TEST(RowReads, AreInTurnOnZen5AndUnaidedOnZen4Alone) {
   EXPECT_EQ(row_reads_of("AuthenticAMD", 0x00b00f21), RowReads::in_turn) << "Zen 5";
-  EXPECT_EQ(row_reads_of("AuthenticAMD", 0x00a10f11), RowReads::side_by_side) << "Zen 4";
+  for (const std::uint32_t zen_4 : {0x00a10f11U, 0x00a60f12U, 0x00a70f41U, 0x00aa0f02U})
+    EXPECT_EQ(row_reads_of("AuthenticAMD", zen_4), RowReads::unaided) << "Zen 4";
+  for (const std::uint32_t zen_3 : {0x00a00f11U, 0x00a20f10U, 0x00a50f00U})
+    EXPECT_EQ(row_reads_of("AuthenticAMD", zen_3), RowReads::side_by_side) << "Zen 3";
   EXPECT_EQ(row_reads_of("AuthenticAMD", 0x01000a21), RowReads::side_by_side)
       << "an extended family that does not count";
   EXPECT_EQ(row_reads_of("GenuineIntel", 0x000806f8), RowReads::side_by_side) << "Sapphire Rapids";
   EXPECT_EQ(row_reads_of("GenuineIntel", 0x00b00f21), RowReads::side_by_side)
       << "another vendor's family 1Ah";
+  EXPECT_EQ(row_reads_of("GenuineIntel", 0x00a10f11), RowReads::side_by_side)
+      << "another vendor's family 19h";
   EXPECT_EQ(kernel_set(Isa::scalar).row_reads, detect_row_reads());
 }
 
@@ -56,6 +61,34 @@ TEST_F(RowReadsOfAProcessor, SkinnyReadsASingleRunWhereTheCoreReadsRowsInTurn) {
       EXPECT_EQ(tile_and_prefetch(problem, RowReads::in_turn), in_turn) << print(problem);
       EXPECT_EQ(tile_and_prefetch(problem, RowReads::side_by_side), side_by_side) << print(problem);
     }
+}
+
+/// What was the fastest, or within a few percent of it, in bench/results/epyc_zen4/few_rows_unaided.csv.
+TEST_F(RowReadsOfAProcessor, FewRowsAreReadAsTheProcessorPrefetchesWhereItReadsUnaided) {
+  for (const auto& [m, k, expected] : {std::tuple{1, 1024, "mr1 nr1 pf0"},
+                                       {1, 2048, "mr1 nr1 pf0"},
+                                       {1, 8192, "mr1 nr8 pf0"},
+                                       {2, 3072, "mr2 nr1 pf0"},
+                                       {2, 8192, "mr2 nr8 pf0"},
+                                       {4, 2048, "mr4 nr1 pf0"},
+                                       {4, 3072, "mr2 nr8 pf0"},
+                                       {8, 1024, "mr8 nr1 pf4096"},
+                                       {8, 2048, "mr2 nr8 pf0"},
+                                       {16, 1024, "mr16 nr16 pf1024"},
+                                       {16, 2048, "mr16 nr16 pf1024"},
+                                       {32, 2048, "mr2 nr8 pf0"}})
+    EXPECT_EQ(tile_and_prefetch(plain(m, 4096, k, DataType::bf16), RowReads::unaided), expected)
+        << m << " " << k;
+  for (const auto& [m, expected] :
+       {std::pair{1, "mr1 nr64 pf0"}, {4, "mr4 nr64 pf0"}, {8, "mr8 nr48 pf0"}, {16, "mr16 nr16 pf4096"}}) {
+    Problem packed = plain(m, 4096, 2048, DataType::bf16);
+    packed.weight_layout = WeightLayout::panel16;
+    EXPECT_EQ(tile_and_prefetch(packed, RowReads::unaided), expected) << m << ", packed";
+  }
+  for (const DataType type : {DataType::f32, DataType::f16})
+    EXPECT_EQ(tile_and_prefetch(plain(1, 3072, 2048, type), RowReads::unaided),
+              tile_and_prefetch(plain(1, 3072, 2048, type), RowReads::side_by_side))
+        << "not measured";
 }
 
 TEST_F(RowReadsOfAProcessor, OneAndTwoRowsRunVectorsWhereTilesAre) {
@@ -122,6 +155,8 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
   for (const auto& [type, k, in_turn, side_by_side] : cases) {
     EXPECT_EQ(rows_led(type, k, RowReads::in_turn), in_turn) << to_string(type) << " " << k;
     EXPECT_EQ(rows_led(type, k, RowReads::side_by_side), side_by_side) << to_string(type) << " " << k;
+    EXPECT_EQ(rows_led(type, k, RowReads::unaided), type == DataType::bf16 ? 16 : side_by_side)
+        << to_string(type) << " " << k;
     for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512"})
       EXPECT_EQ(rows_led(type, k, RowReads::in_turn, other), 0) << other;
     for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side})
@@ -137,11 +172,16 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
   other = plain(1, 2048, 2048, DataType::bf16);
   other.weight_layout = WeightLayout::any;
   EXPECT_FALSE(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::in_turn));
+  for (const auto& [m, k, leads] : {std::tuple{1, 2048, true}, {16, 513, true}, {17, 2048, false}, {1, 512, false}}) {
+    other.m = m;
+    other.k = k;
+    EXPECT_EQ(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::unaided), leads) << m << " " << k;
+  }
 }
 
 /// What a search tries first and what an untuned call runs are one order.
 TEST_F(RowReadsOfAProcessor, NoConfigOfTheSpaceIsPredictedFasterThanTheDefault) {
-  for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side})
+  for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side, RowReads::unaided})
     for (const Isa level : {Isa::avx2, Isa::avx512, Isa::avx512bf16})
       for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
         for (const std::int64_t m : {1, 2, 4})

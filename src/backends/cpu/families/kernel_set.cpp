@@ -187,6 +187,12 @@ Panel16 panel16_of(const Problem& problem) {
   return {.n = problem.n, .k = problem.k, .element_bytes = bytes_of(problem.w_type, 1), .pair = pair};
 }
 
+bool panels_lead_unaided(const Problem& problem, RowReads row_reads) {
+  return row_reads == RowReads::unaided && problem.operation == Operation::a16w16 &&
+         problem.x_type == DataType::bf16 && problem.y_type == problem.x_type && is_packed(problem) &&
+         (problem.weight_layout == WeightLayout::panel16 || problem.k > 512);
+}
+
 int worthwhile_threads(const Problem& problem, int threads) {
   const double microseconds = std::max(bytes(problem) / 15e3, flops(problem) / 100e3);
   constexpr double smallest_part = 6;

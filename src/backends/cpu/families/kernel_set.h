@@ -136,6 +136,11 @@ void run_on(Executor& executor, std::int64_t parts, Part&& part) {
   });
 }
 
+/// Whether a packed weight of bf16 runs our panels untuned on a core that reads unaided, for any number of rows of x: `skinny` up to
+/// skinny_panel_rows, then `tiled` (bench/results/epyc_zen4/in_a_program_untuned.csv). Where k is short oneDNN's layout stays, if none was chosen.
+bool panels_lead_unaided(const Problem& problem, RowReads row_reads);
+inline constexpr std::int64_t skinny_panel_rows = 16;
+
 /// How many threads a problem is worth: a part should last several microseconds.
 int worthwhile_threads(const Problem& problem, int threads);
 

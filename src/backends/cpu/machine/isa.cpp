@@ -118,7 +118,11 @@ RowReads row_reads_of(std::string_view vendor, std::uint32_t signature) {
   // The extended family counts where the base family is 15 (AMD's Architecture Programmer's Manual, volume 3, appendix E.3.1).
   const std::uint32_t base = signature >> 8 & 0xfU;
   const std::uint32_t family = base == 0xfU ? base + (signature >> 20 & 0xffU) : base;
-  return vendor == "AuthenticAMD" && family == 0x1a ? RowReads::in_turn : RowReads::side_by_side;
+  if (vendor != "AuthenticAMD") return RowReads::side_by_side;
+  if (family == 0x1a) return RowReads::in_turn;
+  const std::uint32_t models = signature >> 16 & 0xfU;  // the extended model: sixteen models
+  const bool zen_4 = family == 0x19 && (models == 0x1 || models == 0x6 || models == 0x7 || models == 0xa);
+  return zen_4 ? RowReads::unaided : RowReads::side_by_side;
 }
 
 RowReads detect_row_reads() {

@@ -29,11 +29,12 @@ bool has_byte_permutes();
 /// How a core reads the rows of a plain 16-bit weight from memory fastest.
 enum class RowReads {
   side_by_side,  // several rows at once, each with prefetches of its own
-  in_turn,       // one row after the other: the weight is a single run of addresses
+  in_turn,       // one row after the other, prefetched far ahead: the weight is a single run of addresses
+  unaided,  // as the processor itself prefetches: a single run, or rows that are long; prefetches of a program slow few rows of x down
 };
 /// By CPUID's vendor and signature (EAX of leaf 1, which holds the family). In turn on AMD's family 1Ah (Zen 5), of which model 2h
-/// was measured (docs/lab/cpu_few_rows.md). Side by side elsewhere: tuned rows of Zen 4 read eight rows at once, others were not
-/// measured.
+/// was measured (docs/lab/cpu_few_rows.md), unaided on Zen 4 (models 1Xh, 6Xh, 7Xh and AXh of family 19h, of which model 11h was). Side by side
+/// elsewhere, which was not measured.
 RowReads row_reads_of(std::string_view vendor, std::uint32_t signature);
 /// Of this CPU, at every level; asked once.
 RowReads detect_row_reads();

@@ -30,6 +30,14 @@ constexpr double side_by_side_rate = 0.8;    // of the rate of a single run, for
 constexpr std::int64_t run_prefetch = 4096;  // bytes ahead in a single run
 constexpr std::int64_t near_prefetch = 512;  // where fewer are better
 constexpr std::int64_t run_x_limit = 32768;  // packed x, read again for each row, stays in L1 below this size
+// Of a core that reads unaided, Zen 4, with 32 KiB of L1 (docs/lab/cpu_few_rows.md).
+constexpr double unaided_flops = 236e3;          // a microsecond, at 3.7 GHz
+constexpr double unaided_bytes = 17e3;           // a microsecond, of a single run
+constexpr std::int64_t unaided_x_limit = 16384;  // packed x beside the row that passes through L1
+constexpr std::int64_t long_row = 16384;         // bytes: such rows side by side are as fast as a single run
+constexpr std::int64_t short_row = 4096;         // below, they are slowest
+constexpr std::int64_t products_of_a_sum =
+    448;  // elements of k that are multiplied while the lanes of a sum are added up
 
 struct Tile {
   std::int64_t mr = 0;
@@ -150,6 +158,13 @@ class SkinnyFamily final : public LeafFamily {
     return set_.row_reads == RowReads::in_turn && layout_of(problem) == WeightLayout::plain &&
            bits(problem.w_type) == 16;
   }
+  /// Whether the weight is bf16 and the core multiplies and reads it as RowReads::unaided says.
+  bool reads_unaided(const Problem& problem, const SkinnySettings& settings) const {
+    return set_.row_reads == RowReads::unaided && settings.isa == Isa::avx512bf16 &&
+           problem.x_type == DataType::bf16;
+  }
+  void model_unaided_reads(const Problem& problem, const SkinnySettings& settings, KernelWork& work,
+                           MachineRates& rates) const;
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_split(const Problem& problem, const SkinnySettings& settings) const;
@@ -340,9 +355,53 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   if (gains_by_single_run(problem) &&
       !(is_single_run(problem, settings) && settings.prefetch >= run_prefetch))
     rates.memory_bytes_per_microsecond *= side_by_side_rate;
+  if (reads_unaided(problem, settings)) model_unaided_reads(problem, settings, work, rates);
   // Tiles of 16 rows that hold one or two take 1.2 and 1.1 times as long as vectors (docs/lab/cpu_few_rows.md).
   if (settings.isa == Isa::amx && problem.m <= 2) rates.memory_bytes_per_microsecond *= 0.75;
   return gemmtune::predicted_microseconds(work, rates);
+}
+
+/// Prefetch distances in bytes for a core that reads unaided: none for few rows of x, far ones where multiplying takes as long as reading.
+std::int64_t unaided_prefetch(const Problem& problem, const SkinnySettings& settings) {
+  if (problem.m > settings.mr) return 0;
+  if (layout_of(problem) == WeightLayout::panel16) return settings.mr > 8 ? run_prefetch : 0;
+  if (settings.nr >= panel_columns) return 1024;
+  return settings.mr > 4 ? run_prefetch : 0;
+}
+
+void SkinnyFamily::model_unaided_reads(const Problem& problem, const SkinnySettings& settings,
+                                       KernelWork& work, MachineRates& rates) const {
+  const bool panels = layout_of(problem) == WeightLayout::panel16;
+  const auto nr = static_cast<double>(settings.nr);
+  const std::int64_t row_bytes = problem.k * 2;
+  rates.flops_per_microsecond = unaided_flops;
+  rates.memory_bytes_per_microsecond = unaided_bytes;
+  const bool one_pass = problem.m <= settings.mr;
+  const bool fetched = settings.prefetch == unaided_prefetch(problem, settings) && (one_pass || !panels);
+  work.exposed = fetched ? 0.3 : 0.6;
+  if (panels) return;
+  if (settings.nr < panel_columns) {
+    // Dot products along k add up the lanes of a sum at the end of a row. One row of x has more loads than products.
+    const double loads = settings.mr == 1 ? 1 + 1 / nr : 1;
+    work.efficiency =
+        0.78 * (1 - 0.2 / nr) / loads / (1 + products_of_a_sum / static_cast<double>(problem.k));
+  } else {
+    // Each further pass shuffles again.
+    if (!one_pass) work.efficiency *= 0.75;
+    if (settings.prefetch == 0) work.exposed = 1.0;
+  }
+  double rate = 1.0;
+  if (settings.nr == 1) {
+    const bool stays =
+        settings.mr * row_bytes <= unaided_x_limit && row_bytes < long_row && problem.m <= settings.mr;
+    if (!stays) rate = 0.5;
+  } else if (settings.nr >= panel_columns) {
+    rate = row_bytes >= short_row ? 0.7 : 0.6;
+  } else {
+    rate = row_bytes >= long_row ? 1.0 : row_bytes >= short_row ? 0.85 : 0.5;
+    if (settings.nr == 2) rate *= 0.75;
+  }
+  rates.memory_bytes_per_microsecond *= rate;
 }
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
@@ -357,12 +416,16 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
         choose_rows_and_depth(problem, settings);
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
-        settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;
+        settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512
+                      : reads_unaided(problem, settings)          ? whole_k
+                                                                  : 2048;
         for (const std::int64_t value : kc_values)
           if (value >= problem.k) settings.kc = std::min(settings.kc, value);
         settings.prefetch = 0;
       } else if (gains_by_single_run(problem) && is_single_run(problem, settings)) {
         settings.prefetch = run_prefetch;
+      } else if (reads_unaided(problem, settings)) {
+        settings.prefetch = unaided_prefetch(problem, settings);
       } else if (fetches_near(problem, settings)) {
         settings.prefetch = near_prefetch;
       }

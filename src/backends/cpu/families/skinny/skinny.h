@@ -36,7 +36,7 @@ struct SkinnyGrid {
 SkinnyGrid skinny_grid(const Problem& problem, const SkinnySettings& settings, int threads);
 
 /// Where tables have the default config ahead of oneDNN at each of their (N, K): with AVX-512 BF16 side by side by
-/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv; packed weights with AMX alone. `architecture`: DeviceInfo::gfx.
+/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv, unaided by epyc_zen4/in_a_program_untuned.csv; packed weights unaided and with AMX alone. `architecture`: DeviceInfo::gfx.
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads);
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,

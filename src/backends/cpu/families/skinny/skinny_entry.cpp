@@ -17,12 +17,12 @@ std::int64_t rows_led_by_amx(const Problem& problem) {
   return is_packed(problem) ? 0 : skinny_max_m;
 }
 
-/// Up to how many rows of x, with AVX-512 BF16.
+/// Up to how many rows of x, with AVX-512 BF16 and plain weights.
 std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
   const bool in_turn = row_reads == RowReads::in_turn;
   switch (problem.x_type) {
     case DataType::bf16:
-      return in_turn ? 16 : 2;
+      return row_reads == RowReads::side_by_side ? 2 : 16;
     case DataType::f16:
       // Against `tiled`, which is faster where k is short. No library takes fp16 there.
       return in_turn && problem.k > 512 ? 16 : 0;
@@ -38,8 +38,9 @@ std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads) {
   if (problem.operation != Operation::a16w16 || problem.y_type != problem.x_type) return false;
   if (architecture == gfx_name(Isa::amx)) return problem.m <= rows_led_by_amx(problem);
-  return architecture == gfx_name(Isa::avx512bf16) && !is_packed(problem) &&
-         problem.m <= rows_led(problem, row_reads);
+  if (architecture != gfx_name(Isa::avx512bf16)) return false;
+  if (is_packed(problem)) return panels_lead_unaided(problem, row_reads) && problem.m <= skinny_panel_rows;
+  return problem.m <= rows_led(problem, row_reads);
 }
 
 const FamilyEntry& skinny_entry() {
