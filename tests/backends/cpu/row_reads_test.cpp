@@ -172,7 +172,8 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
   other = plain(1, 2048, 2048, DataType::bf16);
   other.weight_layout = WeightLayout::any;
   EXPECT_FALSE(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::in_turn));
-  for (const auto& [m, k, leads] : {std::tuple{1, 2048, true}, {16, 513, true}, {17, 2048, false}, {1, 512, false}}) {
+  for (const auto& [m, k, leads] :
+       {std::tuple{1, 2048, true}, {16, 513, true}, {17, 2048, false}, {1, 512, false}}) {
     other.m = m;
     other.k = k;
     EXPECT_EQ(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::unaided), leads) << m << " " << k;
