@@ -69,10 +69,9 @@ class [[nodiscard]] Result {
   Result(T value) : content_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : content_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   /// A pointer to what is derived from the object of T, a smart pointer.
-  template <typename Derived>
-  requires std::is_convertible_v<std::unique_ptr<Derived>, T> Result(
-      std::unique_ptr<Derived> value)  // NOLINT(google-explicit-constructor)
-      : content_(T(std::move(value))) {}
+  template <typename Derived, typename = std::enable_if_t<std::is_convertible_v<std::unique_ptr<Derived>, T>>>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(std::unique_ptr<Derived> value) : content_(T(std::move(value))) {}
 
   bool ok() const { return std::holds_alternative<T>(content_); }
   /// Requires ok().

@@ -51,7 +51,7 @@ Result<RuleSet> parse_rule_set(std::string_view text) {
 }
 
 std::vector<Constraint> tune_gemm_v2_rules(const Problem& problem,
-                                           std::function<TuneGemmConfig(const AskedConfig&)> read) {
+                                           const std::function<TuneGemmConfig(const AskedConfig&)>& read) {
   using Refusal = std::string (*)(const Problem&, const TuneGemmConfig&);
   constexpr std::pair<std::string_view, Refusal> rules[] = {{"block", refuse_block},
                                                             {"split-K divides", refuse_uneven_k},

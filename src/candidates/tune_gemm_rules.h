@@ -35,7 +35,7 @@ struct TuneGemmConfig {
 
 /// Off, with names that begin with the set's: "tune_gemm_v2 group".
 std::vector<Constraint> tune_gemm_v2_rules(const Problem& problem,
-                                           std::function<TuneGemmConfig(const AskedConfig&)> read);
+                                           const std::function<TuneGemmConfig(const AskedConfig&)>& read);
 
 /// Of `own` nothing changes; of another set all other rules of the search go off, if the space has rules of the set.
 void turn_set(RuleSet rules, Space& space);

@@ -14,7 +14,6 @@
 
 namespace gemmtune::cuda {
 
-/// Uses the device's primary context, which CUDA's own libraries use too.
 /// While it exists, this thread's calls do not end a capture into a graph that the caller has begun on a stream of his:
 /// cuMemAlloc or cuModuleLoadData would, on any thread, if the capture is in CUDA's global mode (PyTorch's).
 class CaptureUntouched {
@@ -44,6 +43,7 @@ struct DriverLibrary {
   static void forget_error(const api::Driver&) {}
 };
 
+/// Uses the device's primary context, which CUDA's own libraries use too.
 class CudaDriver final : public gpu::LibraryDriver<DriverLibrary> {
  public:
   /// Over the functions of an initialized libcuda (libraries.h: driver()).
