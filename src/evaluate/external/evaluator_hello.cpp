@@ -152,7 +152,7 @@ Result<EvaluatorParameter> parameter(const Member& member) {
     return member.at("key").wrong("lower-case letters");
   GEMMTUNE_TRY(known.meaning, member.at("meaning").text_or(parameter.name));
   for (const Member& value : member.at("values").elements()) {
-    GEMMTUNE_TRY(const std::string text, value_text(value));
+    GEMMTUNE_TRY(std::string text, value_text(value));
     if (parameter.value_of(text) != nullptr) return value.wrong("a value that is not there before");
     known.values.push_back(std::move(text));
     parameter.values.push_back(value.json());
