@@ -376,12 +376,11 @@ static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, 
 #pragma unroll
   for (int step = 0; step < 4; ++step) {  // 16 of k
     if (step == 0 || ((config().packed || TWO_GROUPS) && step % STEPS_PER_SCALE == 0)) {
+      if constexpr (has_factor_pair<LARGE>()) {
+        by[0] = factor_pair_of(scales, u, step);
+      } else {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if constexpr (has_factor_pair<LARGE>())
-          by[i] = factor_pair_of(scales, u, step);
-        else
-          factor_of(by[i], more[i], scales[i], u, step);
+        for (int i = 0; i < 2; ++i) factor_of(by[i], more[i], scales[i], u, step);
       }
     }
     unsigned fragment[4];
