@@ -52,7 +52,9 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
         x_(operand_shapes(problem).x),
         w_(operand_shapes(problem).w),
         x_map_(driver.functions(), box_of(x_, launch.x_box_rows, launch.x_sharers())),
-        last_x_map_(driver.functions(), box_of(x_, launch.last_x_box_rows, launch.x_sharers())),
+        last_x_map_(driver.functions(), launch.has_last_x()
+                                            ? box_of(x_, launch.last_x_box_rows, launch.x_sharers())
+                                            : MatrixBox{}),
         w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
         y_map_(driver.functions(), box_of_y(0)),
         y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))),
