@@ -19,6 +19,7 @@ from torch_models import Fp8Linear, GatedMlp, OtherMlp, SmallLlama, close, rando
 import gemmtune
 import gemmtune.torch
 from gemmtune import errors
+from gemmtune.torch import _patched
 
 ops = torch.ops.gemmtune
 torch.manual_seed(1)
@@ -400,6 +401,38 @@ class Models(unittest.TestCase):
         self.tokens = torch.randint(0, 320, (1, 12))
         self.enterContext(torch.inference_mode())
         self.expected = self.model(self.tokens)
+
+    def test_blocks_of_a_frozen_graph_run_their_own_packed_weights(self):
+        # Inductor's cache of graphs serves all blocks of one shape and does not look at the values of frozen tensors.
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.down = torch.nn.Linear(64, 128, bias=False), torch.nn.Linear(128, 64, bias=False)
+
+            def forward(self, x):
+                return x + self.down(functional.silu(self.up(x)))
+
+        x = torch.randn(4, 64).bfloat16()
+        for options in ({}, {"keep_weight": False}):
+            blocks = torch.nn.Sequential(*(Block() for _ in range(3))).bfloat16().eval().requires_grad_(False)
+            expected = blocks(x)
+            patched = gemmtune.torch.patch(blocks, pack="any", **options)
+            self.assertEqual(len(patched.packed), 6)
+            ran, run = [], _patched.Linear.run_compiled
+
+            def run_compiled(layer, *arguments, ran=ran, run=run):
+                y = run(layer, *arguments)
+                ran.append((layer, y is not None))
+                return y
+
+            with (unittest.mock.patch.object(torch._inductor.config, "freezing", True), torch._inductor.utils.fresh_cache(),
+                  unittest.mock.patch.object(_patched.Linear, "run_compiled", run_compiled), torch.no_grad()):
+                for block in blocks:
+                    block.compile(fullgraph=True, dynamic=False)
+                close(self, blocks(x), expected, 2e-2)
+            if not options:
+                layers = [layer for block in blocks for layer in (block.up, block.down)]
+                self.assertEqual(ran, [(layer, True) for layer in layers])
 
     def test_patch_and_undo(self):
         before = {name: type(module) for name, module in self.model.named_modules()}

@@ -53,7 +53,7 @@ def put_back(module, original):
             kind.__bases__ = tuple(original if vars(base).get("gemmtune_original") is original else base for base in kind.__bases__)
             break
     if hasattr(module, "gemmtune_number"):
-        _numbered.pop(module.gemmtune_number.item(), None)
+        _numbered.pop(_value(module.gemmtune_number), None)
     for name in [name for name in vars(module) if name.startswith("gemmtune_")]:
         delattr(module, name)
 
@@ -197,7 +197,9 @@ def _product(x, weight, bias, bits, columns, layout, dependent):
 
 
 # A compiled graph gets the number of a layer or group with a packed weight, which is looked at when the graph runs. As a tensor: blocks
-# that share their code also share their graph.
+# that share their code also share their graph. With more elements than Inductor writes into a frozen graph (eight, or a scalar's one): its
+# cache of graphs does not look at the values of frozen tensors, so that each block would get the first one's number.
+_copies_of_a_number = 16
 _numbers = itertools.count(1)
 _numbered = weakref.WeakValueDictionary()
 
@@ -205,11 +207,15 @@ _numbered = weakref.WeakValueDictionary()
 def _number(owner):
     number = next(_numbers)
     _numbered[number] = owner
-    return torch.tensor(number, device="cpu")
+    return torch.full((_copies_of_a_number,), number, device="cpu")
+
+
+def _value(number):
+    return number.tolist()[0]
 
 
 def _run_patched(x, weights, biases, number, columns):
-    owner = _numbered.get(number.item())
+    owner = _numbered.get(_value(number))
     y = owner.run_compiled(x, weights, biases) if owner is not None else None
     return _run_merged(x, weights, biases, columns, False) if y is None else y
 
