@@ -436,7 +436,7 @@ def readme_proof():
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
-         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='32', engine='pdl')}, int8 {served_span('int8', run='34', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='36')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
+         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='38', engine='pdl')}, int8 {served_span('int8', run='34', engine='pdl')}, int4 {served_span(INT4, run='37')}, NVFP4 {served_span('NVFP4', run='36')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
          f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
         ["vLLM, batch-invariant", "the same bits in every batch, from tuned rows", f"the same GPU, Llama-3.1-8B bf16: {served_span(INVARIANT, run='16')} times vLLM's usual mode, "
          f"whose own batch-invariant mode is at {served_span(INVARIANT, run='16', engine='VLLM_BATCH_INVARIANT=1')} ([docs/vllm.md](docs/vllm.md#batch-invariant-serving))"],
@@ -473,7 +473,7 @@ def served(*runs):
 
 
 def served_four_bit():
-    return served("27", "36")
+    return served("37", "36")
 
 
 def served_mixtures():
@@ -496,7 +496,7 @@ def served_early():
 
 def served_blocks():
     """Real vLLM: the plug-in with early kernels of PyTorch's and a table of one command, of four forms of weights, each engine beside stock's."""
-    runs = {"33": "bf16", "30": "fp8 per token", "32": "fp8 in blocks", "34": "int8"}
+    runs = {"33": "bf16", "30": "fp8 per token", "38": "fp8 in blocks", "34": "int8"}
     cells = {(row["run"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] in runs and row["engine"] == "pdl"}
     body = [[served_case(cells["33", *case]), *(served_ratio(cells[run, *case]) for run in runs)] for case in dict.fromkeys(key[1:] for key in cells)]
     return table(["", *runs.values()], body)
