@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/json_fwd.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 

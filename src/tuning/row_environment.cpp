@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,

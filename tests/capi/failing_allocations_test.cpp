@@ -25,7 +25,6 @@
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/errata.h"
 #include "resolve/row_environment.h"
 #include "support/c_problem.h"

@@ -9,7 +9,6 @@
 
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::aiter_options_test {
 namespace {

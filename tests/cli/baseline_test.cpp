@@ -10,7 +10,6 @@
 #include "cli/program.h"
 #include "formats/csv/csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::baseline_test {
 namespace {

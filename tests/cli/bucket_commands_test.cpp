@@ -9,7 +9,6 @@
 
 #include "cli/bucket_program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/triton_folder.h"
 
 namespace gemmtune::test {

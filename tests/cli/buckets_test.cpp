@@ -6,7 +6,6 @@
 
 #include "cli/bucket_program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
 #include "formats/triton/triton_lookup.h"
 

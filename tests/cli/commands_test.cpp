@@ -6,7 +6,6 @@
 
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {

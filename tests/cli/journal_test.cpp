@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {

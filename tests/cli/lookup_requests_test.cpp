@@ -7,7 +7,6 @@
 
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "support/fixtures.h"
 
 namespace gemmtune::test {

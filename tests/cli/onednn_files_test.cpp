@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::onednn_files_test {
 namespace {

@@ -15,7 +15,6 @@
 #include "base/file_lock.h"
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::routing_test {
 namespace {

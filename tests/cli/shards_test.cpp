@@ -18,7 +18,6 @@
 #include "cli/program.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::shards_test {
 namespace {

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "support/fixtures.h"
 
 namespace gemmtune::test {

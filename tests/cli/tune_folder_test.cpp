@@ -10,7 +10,6 @@
 #include "cli/program.h"
 #include "cli/shared/model_options.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::tune_folder_test {
 namespace {

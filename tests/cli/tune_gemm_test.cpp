@@ -10,7 +10,6 @@
 #include "cli/program.h"
 #include "cli/tune/tune_report.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "support/fixtures.h"
 #include "support/gemm_results.h"

@@ -5,7 +5,6 @@
 
 #include "cli/program.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::test::tune_operations_test {
 namespace {

@@ -5,7 +5,6 @@
 #include "evaluate/external/evaluator_hello.h"
 #include "evaluate/external/evaluator_reply.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "fuzz/expectation.h"
 
 namespace gemmtune {

@@ -11,7 +11,6 @@
 
 #include "formats/aiter/environment_json.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "support/paper_device.h"
 #include "support/temporary_folder.h"
 #include "tuning/tuner.h"

@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "support/paper_device.h"
 #include "tuning/tuner.h"
 

@@ -17,7 +17,6 @@
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "measure/statistics.h"
 #include "measure/timing_lock.h"

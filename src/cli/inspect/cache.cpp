@@ -23,7 +23,6 @@
 #include "cli/tables/table_files.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"

@@ -23,7 +23,6 @@
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"

@@ -12,7 +12,6 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {

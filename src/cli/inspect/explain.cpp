@@ -20,7 +20,6 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/search_space/search_space_yaml.h"
 #include "resolve/answer.h"
 #include "resolve/candidate_list.h"

@@ -22,7 +22,6 @@
 #include "cli/shared/worker_evaluator.h"
 #include "formats/errata/erratum_file.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -17,7 +17,6 @@
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/row_kernel.h"
 #include "tuned/choice.h"

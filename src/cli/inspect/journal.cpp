@@ -18,7 +18,6 @@
 #include "cli/shared/report_parts.h"
 #include "evaluate/journal/journal_report.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {

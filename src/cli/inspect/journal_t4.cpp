@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "candidates/config.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {

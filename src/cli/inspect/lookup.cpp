@@ -23,7 +23,6 @@
 #include "cli/shared/size_options.h"
 #include "formats/aiter/lookup_requests.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/lookup_report.h"
 #include "resolve/online_rows.h"
 #include "resolve/shipped_tables.h"

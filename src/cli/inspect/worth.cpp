@@ -26,7 +26,6 @@
 #include "evaluate/journal/journal_texts.h"
 #include "formats/capture/capture_file.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

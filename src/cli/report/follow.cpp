@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "evaluate/outcome_json.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

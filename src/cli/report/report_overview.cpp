@@ -12,7 +12,6 @@
 #include "cli/shared/output_path.h"
 #include "cli/shared/report_parts.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "tuned/choice.h"
 #include "tuned/key.h"
 

@@ -13,7 +13,6 @@
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "tuned/choice.h"
 #include "tuned/difference.h"
 #include "tuned/groups.h"

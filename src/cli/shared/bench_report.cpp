@@ -8,7 +8,6 @@
 #include "cli/command.h"
 #include "cli/shared/report_parts.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {

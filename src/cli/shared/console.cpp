@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

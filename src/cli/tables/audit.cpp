@@ -21,7 +21,6 @@
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

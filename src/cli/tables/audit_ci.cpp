@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -17,7 +17,6 @@
 #include "cli/tables/table_files.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/parquet/parquet.h"
 
 namespace gemmtune::cli {

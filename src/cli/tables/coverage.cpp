@@ -21,7 +21,6 @@
 #include "cli/tables/table_files.h"
 #include "formats/capture/capture_file.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
 #include "resolve/lookup_report.h"
 #include "resolve/row_kernel.h"

@@ -13,7 +13,6 @@
 #include "cli/tables/table_files.h"
 #include "cli/tables/triton_tables.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "tuned/difference.h"
 
 namespace gemmtune::cli {

@@ -24,7 +24,6 @@
 #include "evaluate/journal/journal_merge.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

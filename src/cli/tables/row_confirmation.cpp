@@ -18,7 +18,6 @@
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/raw_row.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "measure/timing_lock.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"

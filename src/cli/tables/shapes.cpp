@@ -14,7 +14,6 @@
 #include "cli/tables/shapes_output.h"
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/shapes/call_log.h"
 
 namespace gemmtune::cli {

@@ -15,7 +15,6 @@
 #include "cli/shared/console.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "tuned/key.h"
 
 namespace gemmtune::cli {

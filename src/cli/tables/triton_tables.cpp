@@ -10,7 +10,6 @@
 #include "cli/shared/output_path.h"
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/bucket_sets.h"
 
 namespace gemmtune::cli {

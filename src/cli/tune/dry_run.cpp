@@ -12,7 +12,6 @@
 #include "cli/shared/report_parts.h"
 #include "cli/tune/tune_report.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/candidate_list.h"
 #include "resolve/known_rows.h"
 #include "tuning/problem_tuner.h"

@@ -15,7 +15,6 @@
 #include "cli/tune/session.h"
 #include "formats/aiter/schema.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -9,7 +9,6 @@
 #include "cli/shared/report_parts.h"
 #include "cli/tune/tune_report.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {

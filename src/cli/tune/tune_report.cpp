@@ -14,7 +14,6 @@
 #include "cli/tune/range_report.h"
 #include "formats/aiter/schema.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "measure/statistics.h"
 #include "select/energy.h"

@@ -18,7 +18,6 @@
 #include "cli/tune/tune_report.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "tuned/key.h"
 

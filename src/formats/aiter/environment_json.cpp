@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {

@@ -17,7 +17,6 @@
 #include "formats/csv/columns.h"
 #include "formats/csv/csv.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "tuned/key.h"
 
 namespace gemmtune {

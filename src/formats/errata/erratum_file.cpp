@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {

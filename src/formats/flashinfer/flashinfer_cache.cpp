@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "formats/diagnostics.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {

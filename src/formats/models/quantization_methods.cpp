@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "formats/json_text.h"
 #include "formats/models/model_fields.h"
 #include "problem/operation.h"
 

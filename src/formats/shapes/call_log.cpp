@@ -16,7 +16,6 @@
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/shapes/shape_collector.h"
 #include "formats/triton/triton_lookup.h"
 #include "formats/tunableop/tunableop_csv.h"

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {

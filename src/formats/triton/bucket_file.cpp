@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_families.h"
 #include "formats/triton/triton_lookup.h"

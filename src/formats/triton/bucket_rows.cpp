@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "candidates/config.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/triton_families.h"
 #include "formats/triton/triton_folder.h"
 #include "formats/triton/triton_lookup.h"

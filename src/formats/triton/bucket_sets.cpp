@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/bucket_file.h"
 #include "formats/triton/bucket_rows.h"
 

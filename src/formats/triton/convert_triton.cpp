@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "formats/conversion.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_families.h"
 #include "formats/triton/triton_json.h"

@@ -15,7 +15,6 @@
 #include "formats/diagnostics.h"
 #include "formats/foreign_json.h"
 #include "formats/json.h"
-#include "formats/json_text.h"
 #include "formats/triton/nearest_loaders.h"
 #include "formats/triton/triton_lookup.h"
 
