@@ -1,7 +1,6 @@
 #include <array>
 
 #include "cli/command.h"
-#include "cli/commands.h"
 
 namespace gemmtune::cli {
 

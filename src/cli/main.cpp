@@ -20,7 +20,6 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/help/completions.h"
 #include "cli/help/help_text.h"
 #include "cli/shared/argv_words.h"

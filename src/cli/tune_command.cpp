@@ -4,7 +4,6 @@
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/compat/translation.h"
 #include "cli/help/help_model.h"
 #include "cli/shared/command_options.h"

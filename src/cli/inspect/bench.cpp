@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"

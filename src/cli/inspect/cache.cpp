@@ -15,7 +15,6 @@
 #include "base/path_list.h"
 #include "base/threads.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"

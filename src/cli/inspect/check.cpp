@@ -10,7 +10,6 @@
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/inspect/checked_files.h"
 #include "cli/inspect/invariant_report.h"
 #include "cli/shared/bench_report.h"

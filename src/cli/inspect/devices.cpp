@@ -6,7 +6,6 @@
 
 #include "base/environment.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/inspect/journal_t4.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"

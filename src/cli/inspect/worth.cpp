@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/output_path.h"

@@ -13,7 +13,6 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/report/follow.h"
 #include "cli/report/report_overview.h"
 #include "cli/report/report_page.h"

@@ -8,7 +8,6 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"

@@ -12,7 +12,6 @@
 #include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"

@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "evaluate/external/external_device.h"
 #include "evaluate/worker/worker_main.h"
 
