@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/rounding.h"
-#include "tuned/answered_spans.h"
 #include "tuned/compress.h"
 #include "tuned/layouts.h"
 #include "tuned/peaks.h"
+#include "tuned/range_rows.h"
 
 namespace gemmtune {
 namespace {

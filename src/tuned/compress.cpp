@@ -7,9 +7,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tuned/answered_spans.h"
 #include "tuned/checks.h"
 #include "tuned/choice.h"
+#include "tuned/range_rows.h"
 #include "tuned/table.h"
 
 namespace gemmtune {

@@ -14,7 +14,7 @@ struct Row {
   std::string_view meaning;
 };
 
-constexpr std::array<Row, 8> rows{{
+constexpr std::array<Row, 8> verdict_rows{{
     {Verdict::none, "", "The row was not compared with a default kernel."},
     {Verdict::win, "win",
      "The kernel is faster than the default: a paired test on fresh rounds passed, with an error of at most "
@@ -41,8 +41,8 @@ constexpr std::array<Row, 8> rows{{
 }};
 
 constexpr auto verdicts = [] {
-  std::array<Verdict, rows.size()> all{};
-  for (std::size_t i = 0; i < rows.size(); ++i) all[i] = rows[i].verdict;
+  std::array<Verdict, verdict_rows.size()> all{};
+  for (std::size_t i = 0; i < verdict_rows.size(); ++i) all[i] = verdict_rows[i].verdict;
   return all;
 }();
 
@@ -50,12 +50,12 @@ constexpr auto verdicts = [] {
 
 std::span<const Verdict> all_verdicts() { return verdicts; }
 
-std::string_view to_string(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].name; }
+std::string_view to_string(Verdict verdict) { return verdict_rows[static_cast<std::size_t>(verdict)].name; }
 
-std::string_view describe(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].meaning; }
+std::string_view describe(Verdict verdict) { return verdict_rows[static_cast<std::size_t>(verdict)].meaning; }
 
 std::optional<Verdict> parse_verdict(std::string_view text) {
-  for (const Row& row : rows) {
+  for (const Row& row : verdict_rows) {
     if (row.name == text) return row.verdict;
   }
   return std::nullopt;

@@ -1,5 +1,3 @@
-#include "tuning/shape_group.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +8,11 @@
 
 #include "select/energy.h"
 #include "tuned/key.h"
+#include "tuning/confirmation_pass.h"
 #include "tuning/invariant_group.h"
 #include "tuning/layout_group.h"
+#include "tuning/run.h"
+#include "tuning/work_item.h"
 
 namespace gemmtune {
 namespace {

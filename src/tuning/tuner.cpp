@@ -12,8 +12,7 @@
 #include "tuning/confirmation_pass.h"
 #include "tuning/interruptible_evaluator.h"
 #include "tuning/run.h"
-#include "tuning/shape_group.h"
-#include "tuning/weight_range.h"
+#include "tuning/work_item.h"
 
 namespace gemmtune {
 namespace {

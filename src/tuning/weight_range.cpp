@@ -1,5 +1,3 @@
-#include "tuning/weight_range.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include "tuned/key.h"
 #include "tuning/layout_group.h"
 #include "tuning/m_range_comparison.h"
+#include "tuning/run.h"
+#include "tuning/work_item.h"
 
 namespace gemmtune {
 namespace {

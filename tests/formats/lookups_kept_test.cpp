@@ -22,9 +22,9 @@
 #include "mutated_files.h"
 #include "support/fixtures.h"
 #include "support/thoroughness.h"
-#include "tuned/answered_spans.h"
 #include "tuned/checks.h"
 #include "tuned/groups.h"
+#include "tuned/range_rows.h"
 #include "tuned/table.h"
 
 namespace gemmtune::lookups_kept_test {

@@ -9,8 +9,6 @@
 #include "support/elements.h"
 #include "support/fake_device.h"
 #include "support/paper_device.h"
-#include "tuning/hunt_minimize.h"
-#include "tuning/hunt_problems.h"
 
 namespace gemmtune {
 namespace {

@@ -28,7 +28,7 @@
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
 #include "tuning/budget.h"
-#include "tuning/weight_range.h"
+#include "tuning/work_item.h"
 
 namespace gemmtune::cli {
 namespace {
