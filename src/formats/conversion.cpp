@@ -47,6 +47,13 @@ void ConversionRows::leave_out_line(std::size_t line, std::string_view why) {
   left_out.push_back({LeftOutKind::row, {}, line, 1, std::string(why)});
 }
 
+void ConversionRows::leave_out_lines(const std::vector<std::string>& diagnostics) {
+  for (const std::string& diagnostic : diagnostics) {
+    const auto [line, why] = split_diagnostic(diagnostic, source);
+    leave_out_line(line, why);
+  }
+}
+
 Status require_types(const ConversionRows& rows) {
   if (rows.has_types) return {};
   return Status::invalid("{}: says no types; give --indtype (and --outdtype)", rows.source);

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "formats/aiter/schema.h"
-#include "formats/left_out.h"
+#include "formats/diagnostics.h"
 #include "formats/shapes/shape_list.h"
 #include "tuned/entry.h"
 
@@ -57,6 +57,16 @@ struct ConversionRows {
   void leave_out(std::size_t entry, std::string_view why);
   /// Leaves out a line that has no entry.
   void leave_out_line(std::size_t line, std::string_view why);
+  /// The same of what a reader says of single lines: "source:12: why".
+  void leave_out_lines(const std::vector<std::string>& diagnostics);
+  /// Calls `take(index, entry)` for each entry that is not left out; the text that it answers leaves it out, an empty one does not.
+  template <typename Take>
+  void take_each(const Take& take) {
+    for (std::size_t index = 0; index < entries.size(); ++index) {
+      if (is_gone(index)) continue;
+      if (const std::string why = take(index, entries[index]); !why.empty()) leave_out(index, why);
+    }
+  }
   /// Adds the rows of another file. Errors name both: files of several operations or formats, and files with
   /// parts or sizes that only their own text and name hold.
   Status append(ConversionRows more);
@@ -98,7 +108,7 @@ struct Format {
   Result<std::string> (*write)(ConversionRows& rows, const ConversionOptions& options);
 };
 
-// Readers and writers, in convert_*.cpp.
+// Readers and writers, in the folders of the formats.
 Result<ConversionRows> read_aiter_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_aiter_rows(ConversionRows&, const ConversionOptions&);
 Result<std::string> write_seed_rows(ConversionRows&, const ConversionOptions&);
@@ -122,8 +132,9 @@ Result<ConversionRows> read_aic_rows(const std::string&, std::string, const Conv
 Result<std::string> write_aic_rows(ConversionRows&, const ConversionOptions&);
 Result<std::string> write_listing(ConversionRows&, const ConversionOptions&);
 
+ShapeListOptions list_options_of(const ConversionOptions& options);
 /// The sizes of a list as rows, what the list could not read left out.
-ConversionRows rows_of_list(ShapeList list);
+Result<ConversionRows> rows_of_list(Result<ShapeList> list, std::string_view origin);
 /// An error that asks for --indtype where the types are not known.
 Status require_types(const ConversionRows& rows);
 

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "formats/csv/csv.h"
-#include "formats/csv/raw_row.h"
 
 namespace gemmtune::test {
 namespace {

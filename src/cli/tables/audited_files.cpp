@@ -9,15 +9,21 @@
 
 #include "base/environment.h"
 #include "base/path_list.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "cli/shared/console.h"
 #include "formats/aic/aic_csv.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
-#include "formats/other_diagnostics.h"
+#include "formats/flashinfer/flashinfer_cache.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "formats/parquet/parquet.h"
+#include "formats/shapes/shape_list.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_audit.h"
 #include "formats/triton/triton_folder.h"
+#include "formats/tunableop/tunableop_csv.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 #include "resolve/bind.h"
 #include "resolve/row_audit.h"
 #include "tuned/groups.h"
@@ -25,36 +31,55 @@
 namespace gemmtune::cli {
 namespace {
 
-/// A tuned file or Triton config whole; of other formats what is malformed, without rows.
-Result<TunedFile> read_audited(const std::string& path, std::optional<OperationForm> operation,
-                               std::string_view& format_name, std::optional<TritonFile>& config,
-                               std::vector<UnratedRows>& unrated) {
+/// "file:line: what is wrong" for each part of the file that means nothing; an error where the whole means
+/// nothing.
+Result<std::vector<std::string>> diagnostics_of(const std::string& source, const std::string& content,
+                                                const ShapeListOptions& options) {
+  if (trim(content).empty()) return Status::invalid("{}: empty, expected rows or sizes", source);
+  const std::string_view name = detect_format(source, content).name;
+  const auto diagnostics_in = [](auto file) -> Result<std::vector<std::string>> {
+    if (!file.ok()) return file.status();
+    return std::move(file->diagnostics);
+  };
+  if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
+  if (name == "flashinfer") {
+    GEMMTUNE_TRY(auto cache, parse_flashinfer_cache(source, content));
+    std::move(cache.notes.begin(), cache.notes.end(), std::back_inserter(cache.diagnostics));
+    return std::move(cache.diagnostics);
+  }
+  if (name == "tunableop") return diagnostics_in(parse_tunableop_csv(source, content));
+  if (name == "aic") return diagnostics_in(parse_aic_csv(source, content));
+  if (name == "rocblas_yaml" || name == "cutlass_csv" || name == "untuned")
+    return diagnostics_in(parse_shape_list(source, content, options));
+  return diagnostics_in(parse_gemm_results(source, content));
+}
+
+/// Adds a tuned file or Triton config whole; of other formats what is malformed, without rows.
+Status add_file(const std::string& path, std::optional<OperationForm> operation, AuditedFiles& audited) {
   GEMMTUNE_TRY(auto content, read_text_of_table(path, {.python = read_environment().python}));
   const Format& format = detect_format(path, content);
-  format_name = format.name;
-  if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(content), {.operation = operation});
-  if (format.read == read_triton_rows) {
-    GEMMTUNE_TRY(config, parse_triton_json(path, content));
-    TunedFile file;
-    file.path = path;
-    return file;
-  }
-  if (format.read == read_aic_rows) {
-    GEMMTUNE_TRY(auto parsed, parse_aic_csv(path, std::move(content)));
-    TunedFile file;
-    file.path = path;
-    file.entries = std::move(parsed.entries);
-    file.diagnostics = std::move(parsed.diagnostics);
-    for (const auto& [why, rows] : parsed.unrated) unrated.push_back({0, rows, why});
-    return file;
-  }
-  ShapeListOptions list;
-  list.operation = operation;
-  GEMMTUNE_TRY(auto diagnostics, diagnostics_of(path, content, list));
   TunedFile file;
   file.path = path;
-  file.diagnostics = std::move(diagnostics);
-  return file;
+  if (is_tuned_format(format)) {
+    GEMMTUNE_TRY(file, parse_tuned_csv(path, std::move(content), {.operation = operation}));
+  } else if (format.read == read_triton_rows) {
+    GEMMTUNE_TRY(auto config, parse_triton_json(path, content));
+    audited.config_index.push_back(audited.files.size());
+    audited.configs.push_back(std::move(config));
+  } else if (format.read == read_aic_rows) {
+    GEMMTUNE_TRY(auto parsed, parse_aic_csv(path, std::move(content)));
+    file.entries = std::move(parsed.entries);
+    file.diagnostics = std::move(parsed.diagnostics);
+    for (const auto& [why, rows] : parsed.unrated)
+      audited.unrated.push_back({audited.files.size(), rows, why});
+  } else {
+    ShapeListOptions list;
+    list.operation = operation;
+    GEMMTUNE_TRY(file.diagnostics, diagnostics_of(path, content, list));
+  }
+  audited.files.push_back(std::move(file));
+  audited.formats.push_back(format.name);
+  return {};
 }
 
 /// A folder as the Triton configs in it; one without any stays, and is then no file that can be read.
@@ -121,22 +146,8 @@ AuditedFiles read_audited_files(const std::vector<std::string>& words,
   AuditedFiles audited;
   for (const std::string& word : words) {
     for (const std::string& path : with_configs_of_folders(path_list(word))) {
-      std::string_view format_name;
-      std::optional<TritonFile> config;
-      std::vector<UnratedRows> unrated;
-      auto file = read_audited(path, operation, format_name, config, unrated);
-      if (file.ok()) {
-        for (UnratedRows& rows : unrated)
-          audited.unrated.push_back({audited.files.size(), rows.rows, std::move(rows.why)});
-        if (config) {
-          audited.config_index.push_back(audited.files.size());
-          audited.configs.push_back(std::move(*config));
-        }
-        audited.files.push_back(std::move(*file));
-        audited.formats.push_back(format_name);
-      } else {
-        audited.unread.push_back(file.message());
-      }
+      if (const Status status = add_file(path, operation, audited); !status.ok())
+        audited.unread.push_back(status.message());
     }
   }
   return audited;

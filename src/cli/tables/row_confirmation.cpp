@@ -16,7 +16,7 @@
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/aiter/tuned_row.h"
-#include "formats/csv/raw_row.h"
+#include "formats/csv/csv.h"
 #include "formats/json.h"
 #include "measure/timing_lock.h"
 #include "resolve/bind.h"

@@ -8,8 +8,8 @@
 #include "base/status.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/diagnostics.h"
 #include "formats/json_fwd.h"
-#include "formats/left_out.h"
 #include "formats/triton/triton_json.h"
 #include "resolve/table_set.h"
 

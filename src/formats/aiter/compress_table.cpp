@@ -2,7 +2,7 @@
 
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/tuned_row.h"
-#include "formats/csv/raw_row.h"
+#include "formats/csv/csv.h"
 #include "tuned/compress.h"
 
 namespace gemmtune {

@@ -139,16 +139,22 @@ Result<std::string> write_seed_rows(ConversionRows& rows, const ConversionOption
   return write_tuned_csv(rows.operation, entries, CsvSchema::seed);
 }
 
-ConversionRows rows_of_list(ShapeList list) {
+ShapeListOptions list_options_of(const ConversionOptions& options) {
+  return {.operation = options.operation,
+          .x_type = options.x_type,
+          .y_type = options.y_type,
+          .architecture = options.gfx};
+}
+
+Result<ConversionRows> rows_of_list(Result<ShapeList> read, std::string_view origin) {
+  GEMMTUNE_TRY(auto list, std::move(read));
   ConversionRows rows;
   rows.source = list.source;
+  rows.origin = origin;
   rows.operation = list.operation;
   rows.left_out = std::move(list.ignored);
   rows.notes = std::move(list.notes);
-  for (const std::string& diagnostic : list.diagnostics) {
-    const auto [line, why] = split_diagnostic(diagnostic, rows.source);
-    rows.leave_out_line(line, why);
-  }
+  rows.leave_out_lines(list.diagnostics);
   for (const ShapeRow& row : list.rows) {
     TunedEntry& entry = rows.entries.emplace_back();
     entry.problem = row.problem;
@@ -164,13 +170,7 @@ ConversionRows rows_of_list(ShapeList list) {
 
 Result<ConversionRows> read_untuned_rows(const std::string& source, std::string content,
                                          const ConversionOptions& options) {
-  ShapeListOptions list_options;
-  list_options.operation = options.operation;
-  list_options.x_type = options.x_type;
-  list_options.y_type = options.y_type;
-  list_options.architecture = options.gfx;
-  GEMMTUNE_TRY(auto list, parse_shape_list(source, std::move(content), list_options));
-  return rows_of_list(std::move(list));
+  return rows_of_list(parse_shape_list(source, std::move(content), list_options_of(options)), {});
 }
 
 Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOptions&) {
@@ -178,14 +178,10 @@ Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOpt
   std::vector<ShapeRow> shapes;
   std::unordered_set<std::string> known;
   std::size_t repeated = 0;
-  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
-    const TunedEntry& entry = rows.entries[index];
-    if (rows.is_gone(index)) continue;
-    if (!all_row_major(entry.problem)) {
-      rows.leave_out(index, only_row_major);
-    } else if (is_only_read(entry)) {
-      rows.leave_out(index, "of a table that is only read");
-    } else if (known.insert(print(entry.problem)).second) {
+  rows.take_each([&](std::size_t, const TunedEntry& entry) -> std::string {
+    if (!all_row_major(entry.problem)) return only_row_major;
+    if (is_only_read(entry)) return "of a table that is only read";
+    if (known.insert(print(entry.problem)).second) {
       const std::string* calls = find_carried(entry, "calls");
       const std::string* layer = find_carried(entry, "layer");
       shapes.push_back({entry.problem, calls != nullptr ? parse_integer(*calls).value_or(1) : 1,
@@ -193,7 +189,8 @@ Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOpt
     } else {
       ++repeated;
     }
-  }
+    return {};
+  });
   if (repeated != 0) {
     rows.notes.push_back(fmt::format("{}: {} row{} of sizes that are listed already", rows.source, repeated,
                                      repeated == 1 ? "" : "s"));

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "formats/aiter/tuned_row.h"
-#include "formats/csv/raw_row.h"
+#include "formats/csv/csv.h"
 #include "tuned/checks.h"
 #include "tuned/choice.h"
 #include "tuned/layouts.h"

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "formats/aiter/tuned_csv.h"
-#include "formats/left_out.h"
+#include "formats/diagnostics.h"
 
 namespace gemmtune {
 

@@ -14,7 +14,6 @@
 #include "formats/aiter/tuned_csv.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
-#include "formats/csv/raw_row.h"
 #include "tuned/choice.h"
 #include "tuned/range_rows.h"
 

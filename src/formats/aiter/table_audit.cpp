@@ -15,7 +15,7 @@
 #include "formats/aiter/problem_cells.h"
 #include "formats/aiter/rates.h"
 #include "formats/aiter/tuned_row.h"
-#include "formats/csv/raw_row.h"
+#include "formats/csv/csv.h"
 #include "tuned/compress.h"
 
 namespace gemmtune {

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "formats/conversion.h"
 #include "formats/csv/csv.h"
-#include "formats/csv/named_cells.h"
 #include "formats/diagnostics.h"
 #include "formats/shapes/shape_collector.h"
 #include "formats/yaml_guard.h"
@@ -334,6 +335,17 @@ Result<ShapeList> parse_cutlass_csv(const std::string& source, std::string conte
   list.rows = shapes.take();
   list.diagnostics = diagnostics.take();
   return list;
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
+Result<ConversionRows> read_bench_rows(const std::string& source, std::string content,
+                                       const ConversionOptions& options) {
+  return rows_of_list(parse_bench_yaml(source, content, list_options_of(options)), "rocblas_yaml");
+}
+
+Result<ConversionRows> read_cutlass_rows(const std::string& source, std::string content,
+                                         const ConversionOptions& options) {
+  return rows_of_list(parse_cutlass_csv(source, std::move(content), list_options_of(options)), "cutlass_csv");
 }
 
 }  // namespace gemmtune

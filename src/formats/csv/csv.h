@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,5 +66,42 @@ std::string_view without_mark(std::string_view line);
 /// `text` as a cell: quoted where it holds a comma, a quote, blanks at its ends, or begins like a comment; line
 /// ends become blanks.
 std::string csv_cell(std::string_view text);
+
+/// One line of a CSV as its raw cells, so that single cells can be changed and the others keep every byte.
+class RawRow {
+ public:
+  /// The line without its end; must outlive the row. Its quotes are matched (CsvCells::split was happy).
+  explicit RawRow(std::string_view line);
+  std::size_t size() const { return cells_.size(); }
+  /// Blanks and quotes included; an empty text behind the last cell.
+  std::string_view operator[](std::size_t index) const {
+    return index < cells_.size() ? std::string_view(cells_[index]) : std::string_view();
+  }
+  /// Cells that a short row lacks are made empty.
+  void set(std::size_t index, std::string_view text);
+  std::string text() const;
+
+ private:
+  std::vector<std::string> cells_;
+};
+
+/// The cells of a CSV of another program by the names of its header, as they are spelled there.
+class NamedCells {
+ public:
+  /// Of equal names the first counts.
+  explicit NamedCells(const CsvCells& header) {
+    for (std::size_t index = 0; index < header.size(); ++index)
+      at_.try_emplace(std::string(header[index]), index);
+  }
+  bool has(std::string_view name) const { return at_.find(name) != at_.end(); }
+  /// An empty text where the header or the row lacks it.
+  std::string_view of(const CsvCells& row, std::string_view name) const {
+    const auto at = at_.find(name);
+    return at == at_.end() ? std::string_view() : row[at->second];
+  }
+
+ private:
+  std::map<std::string, std::size_t, std::less<>> at_;
+};
 
 }  // namespace gemmtune

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/text.h"
+#include "formats/conversion.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 
@@ -23,26 +25,22 @@ constexpr std::array<std::string_view, 20> column_names{
     "A_data_type", "lda",         "stride_a",     "B_data_type", "ldb",        "stride_b",   "C_data_type",
     "ldc",         "stride_c",    "compute_type", "batch_count", "algo_index", "kernel_name"};
 
-/// hipBLASLt's name as AITER prints it.
+/// hipBLASLt's names as AITER prints them.
+constexpr std::array<std::pair<DataType, std::string_view>, 4> type_names{
+    {{DataType::f32, "f32_r"},
+     {DataType::f16, "f16_r"},
+     {DataType::bf16, "bf16_r"},
+     {DataType::f8_e4m3fnuz, "f8_e4m3_fnuz_r"}}};
+
 std::string_view type_name(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return "f32_r";
-    case DataType::f16:
-      return "f16_r";
-    case DataType::bf16:
-      return "bf16_r";
-    case DataType::f8_e4m3fnuz:
-      return "f8_e4m3_fnuz_r";
-    default:
-      return "<?>";
-  }
+  for (const auto& [known, name] : type_names)
+    if (known == type) return name;
+  return "<?>";
 }
 
 std::optional<DataType> parse_type_name(std::string_view text) {
-  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::f8_e4m3fnuz}) {
-    if (type_name(type) == text) return type;
-  }
+  for (const auto& [type, name] : type_names)
+    if (name == text) return type;
   return std::nullopt;
 }
 
@@ -97,29 +95,12 @@ class FieldReader {
   std::string_view expected_;
 };
 
-/// Calls `visit` with each field in the file's order.
-template <typename Row, typename Visitor>
-void visit_fields(Row& row, Visitor&& visit) {
-  visit(row.preshuffle);
-  visit(row.use_rowwise);
-  visit(row.trans_a);
-  visit(row.trans_b);
-  visit(row.m);
-  visit(row.n);
-  visit(row.k);
-  visit(row.a_type);
-  visit(row.lda);
-  visit(row.stride_a);
-  visit(row.b_type);
-  visit(row.ldb);
-  visit(row.stride_b);
-  visit(row.c_type);
-  visit(row.ldc);
-  visit(row.stride_c);
-  visit(row.compute_type);
-  visit(row.batch_count);
-  visit(row.algo_index);
-  visit(row.kernel_name);
+/// In the file's order.
+template <typename Row>
+auto fields_of(Row& row) {
+  return std::tie(row.preshuffle, row.use_rowwise, row.trans_a, row.trans_b, row.m, row.n, row.k, row.a_type,
+                  row.lda, row.stride_a, row.b_type, row.ldb, row.stride_b, row.c_type, row.ldc, row.stride_c,
+                  row.compute_type, row.batch_count, row.algo_index, row.kernel_name);
 }
 
 bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Diagnostics& diagnostics) {
@@ -136,7 +117,7 @@ bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Diagnostics& dia
     return false;
   }
   FieldReader reader(fields);
-  visit_fields(row, [&](auto& field) { reader.read(field); });
+  std::apply([&](auto&... field) { (reader.read(field), ...); }, fields_of(row));
   if (reader.ok()) return true;
   const std::size_t wrong = reader.wrong_field();
   diagnostics.cell(line.number, column_names[wrong], fields[wrong], reader.expected());
@@ -149,15 +130,11 @@ std::string field_text(std::int64_t value) { return fmt::format("{}", value); }
 std::string field_text(const std::string& value) { return value; }
 
 std::string row_line(const HipblasltRow& row) {
-  std::string text;
-  visit_fields(row, [&](const auto& field) { text += (text.empty() ? "" : ",") + field_text(field); });
-  return text + "\n";
+  return std::apply([](const auto&... field) { return joined(std::array{field_text(field)...}, ",") + "\n"; },
+                    fields_of(row));
 }
 
-std::string header() {
-  std::string text = joined(column_names, ", ");
-  return text + "\n";
-}
+std::string header() { return joined(column_names, ", ") + "\n"; }
 
 Status check_names(const HipblasltRow& row) {
   for (const std::string* name :
@@ -267,6 +244,51 @@ Result<Problem> to_problem(const HipblasltRow& row) {
         "of one product of dense matrices with a scale for each tensor");
   }
   return problem;
+}
+
+Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::string content,
+                                           const ConversionOptions& options) {
+  GEMMTUNE_TRY(auto file, parse_hipblaslt_csv(source, std::move(content)));
+  ConversionRows rows;
+  rows.source = source;
+  rows.leave_out_lines(file.diagnostics);
+  for (const HipblasltRow& row : file.rows) {
+    TunedEntry entry;
+    entry.line = row.line;
+    auto problem = to_problem(row);
+    if (!problem.ok()) {
+      rows.leave_out_line(row.line, problem.message());
+      continue;
+    }
+    entry.problem = *problem;
+    entry.gfx = options.gfx;
+    entry.cu_num = options.cu_num;
+    entry.libtype = "hipblaslt";
+    entry.solidx = row.algo_index;
+    entry.kernel_name = row.kernel_name;
+    entry.us = std::numeric_limits<double>::quiet_NaN();
+    entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+    rows.entries.push_back(std::move(entry));
+  }
+  return rows;
+}
+
+Result<std::string> write_hipblaslt_rows(ConversionRows& rows, const ConversionOptions&) {
+  GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
+  std::vector<HipblasltRow> lines;
+  rows.take_each([&](std::size_t, const TunedEntry& entry) -> std::string {
+    if (entry.libtype != "hipblaslt") return fmt::format("libtype '{}', expected hipblaslt", entry.libtype);
+    if (entry.kernel_name.starts_with("Gemm_") && entry.solidx == 0)
+      return fmt::format("kernel '{}': a solution without its index", entry.kernel_name);
+    if (entry.problem.bias) return "a bias, for which the table has no field";
+    auto line = to_hipblaslt_row(entry.problem);
+    if (!line.ok()) return line.message();
+    line->algo_index = entry.solidx;
+    line->kernel_name = entry.kernel_name;
+    lines.push_back(std::move(*line));
+    return {};
+  });
+  return write_hipblaslt_csv(lines);
 }
 
 }  // namespace gemmtune

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/left_out.h"
+#include "formats/diagnostics.h"
 #include "problem/problem.h"
 
 namespace gemmtune {

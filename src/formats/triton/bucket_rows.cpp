@@ -35,18 +35,11 @@ std::string value_text(const TritonValue& value) {
 
 /// Of the file's name; one without a family means `operation`.
 Result<Problem> problem_of_name(const TritonFile& file, std::optional<OperationForm> operation) {
-  if (is_nearest_family(file.name.family)) {
-    auto problem = problem_of_nearest_name(file.name);
-    if (!problem)
-      return Status::unsupported("{}: configs of types or kernels that are no operation of gemmtune",
-                                 file.path);
-    problem->m = 0;
-    problem->n = file.name.n.value_or(0);
-    problem->k = file.name.k.value_or(0);
-    if (is_mixture(*problem)) problem->moe.experts = static_cast<std::int32_t>(file.name.e.value_or(0));
-    return *problem;
-  }
-  auto problem = problem_of_triton_family(file.name.family);
+  const bool nearest = is_nearest_family(file.name.family);
+  auto problem = nearest ? problem_of_nearest_name(file.name) : problem_of_triton_family(file.name.family);
+  if (!problem && nearest)
+    return Status::unsupported("{}: configs of types or kernels that are no operation of gemmtune",
+                               file.path);
   const bool names_family = is_triton_name(file.path);
   if (!problem && operation && !names_family) {
     problem = default_problem(*operation);
@@ -62,7 +55,7 @@ Result<Problem> problem_of_name(const TritonFile& file, std::optional<OperationF
   problem->m = 0;
   problem->n = file.name.n.value_or(0);
   problem->k = file.name.k.value_or(0);
-  if (problem->n == 0 || problem->k == 0) problem->n = problem->k = 0;
+  if (!nearest && (problem->n == 0 || problem->k == 0)) problem->n = problem->k = 0;
   if (traits(problem->operation).batched) problem->batch = file.name.b.value_or(0);
   if (is_mixture(*problem)) problem->moe.experts = static_cast<std::int32_t>(file.name.e.value_or(0));
   return *problem;
@@ -136,6 +129,12 @@ std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
     }
   }
   return spans;
+}
+
+const TritonBucket* answer_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
+  const auto span =
+      std::ranges::find_if(spans, [&](const BucketSpan& one) { return one.m_from <= m && m <= one.m; });
+  return span == spans.end() ? nullptr : span->bucket;
 }
 
 std::string own_kernel(const TritonConfig& config) {

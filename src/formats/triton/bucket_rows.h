@@ -32,6 +32,9 @@ struct BucketSpan {
 /// By find_bucket() with the bounds of the file's family, ascending; M between two of them have no bucket.
 std::vector<BucketSpan> bucket_spans(const TritonFile& file);
 
+/// The answer at m; nullptr: there is none.
+const TritonBucket* answer_at(const std::vector<BucketSpan>& spans, std::int64_t m);
+
 /// The kernelName of a bucket; empty: a configuration that only Triton can run.
 std::string own_kernel(const TritonConfig& config);
 /// "BLOCK_SIZE_M=16;num_warps=4;cache_modifier=.cg"

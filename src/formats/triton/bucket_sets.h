@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/left_out.h"
+#include "formats/diagnostics.h"
 #include "formats/triton/triton_json.h"
 #include "tuned/difference.h"
 

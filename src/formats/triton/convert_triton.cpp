@@ -189,28 +189,21 @@ using TritonRows = std::map<std::int64_t, TritonRow>;  // by M
 TritonRows rows_of_first_file(ConversionRows& rows) {
   TritonRows of_file;
   const TunedEntry* first = nullptr;
-  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
-    const TunedEntry& entry = rows.entries[index];
-    if (rows.is_gone(index)) continue;
+  rows.take_each([&](std::size_t index, const TunedEntry& entry) -> std::string {
     auto config = entry.libtype == "triton" ? config_of(entry.kernel_name) : std::nullopt;
-    if (!config) {
-      rows.leave_out(index, fmt::format("kernel '{}' ({}): no parameters of a Triton kernel",
-                                        entry.kernel_name, entry.libtype));
-      continue;
-    }
-    if (!all_row_major(entry.problem)) {
-      rows.leave_out(index, fmt::format("{}: a Triton config does not say in which order operands lie",
-                                        short_name(entry.problem)));
-      continue;
-    }
+    if (!config)
+      return fmt::format("kernel '{}' ({}): no parameters of a Triton kernel", entry.kernel_name,
+                         entry.libtype);
+    if (!all_row_major(entry.problem))
+      return fmt::format("{}: a Triton config does not say in which order operands lie",
+                         short_name(entry.problem));
     if (first == nullptr) first = &entry;
-    if (!same_file(*first, entry)) {
-      rows.leave_out(index,
-                     fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
-    } else if (!of_file.try_emplace(entry.problem.m, TritonRow{index, std::move(*config)}).second) {
-      rows.leave_out(index, fmt::format("another row of M = {} comes first", entry.problem.m));
-    }
-  }
+    if (!same_file(*first, entry))
+      return fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem));
+    if (!of_file.try_emplace(entry.problem.m, TritonRow{index, std::move(*config)}).second)
+      return fmt::format("another row of M = {} comes first", entry.problem.m);
+    return {};
+  });
   return of_file;
 }
 
@@ -309,13 +302,6 @@ const TritonBucket* bucket_of_most(const std::vector<BucketSpan>& spans, const N
     if (most == nullptr || sum >= shares[most]) most = span.bucket;
   }
   return most;
-}
-
-/// The answer at m; nullptr: there is none.
-const TritonBucket* answer_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
-  const auto span =
-      std::ranges::find_if(spans, [&](const BucketSpan& one) { return one.m_from <= m && m <= one.m; });
-  return span == spans.end() ? nullptr : span->bucket;
 }
 
 bool same_answer(const TritonBucket* a, const TritonBucket* b) {

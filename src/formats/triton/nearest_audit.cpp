@@ -197,14 +197,6 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
-/// The answer at m; nullptr: there is none.
-const TritonBucket* bucket_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
-  const auto after =
-      std::upper_bound(spans.begin(), spans.end(), m,
-                       [](std::int64_t value, const BucketSpan& span) { return value < span.m_from; });
-  return after == spans.begin() ? nullptr : std::prev(after)->bucket;
-}
-
 void compare_down(const TritonFile& first, const TritonFile& down, std::uint32_t source,
                   std::vector<Finding>& findings) {
   const std::vector<BucketSpan> expected = bucket_spans(first);
@@ -213,8 +205,8 @@ void compare_down(const TritonFile& first, const TritonFile& down, std::uint32_t
   for (const auto* spans : {&expected, &given})
     for (const BucketSpan& span : *spans) keys.insert(span.bucket->bound);
   for (const std::int64_t m : keys) {
-    const TritonBucket* const a = bucket_at(expected, m);
-    const TritonBucket* const b = bucket_at(given, m);
+    const TritonBucket* const a = answer_at(expected, m);
+    const TritonBucket* const b = answer_at(given, m);
     if (a == nullptr || b == nullptr) continue;
     const auto rows = a->config.integer("BLOCK_SIZE_M");
     const auto own = b->config.integer("BLOCK_SIZE_M");

@@ -13,13 +13,31 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/diagnostics.h"
-#include "formats/foreign_json.h"
 #include "formats/json.h"
 #include "formats/triton/nearest_loaders.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
 namespace {
+
+/// What the text is, by its first keys: a cache of Kernel Tuner (whole, or not closed), a list of problems of
+/// nvMatmulHeuristics, a trace of PyTorch's profiler, parquet; empty: none of these.
+std::string_view foreign_json(std::string_view content) {
+  constexpr std::size_t looked_at = 8192;
+  const std::string_view begin = content.substr(0, looked_at);
+  const auto has = [&](std::string_view word) { return begin.find(word) != std::string_view::npos; };
+  if (has("\"tune_params_keys\"") && has("\"kernel_name\"")) {
+    const bool closed = trim(content).ends_with("}}") || trim(content).ends_with("}\n}");
+    return closed ? "a cache of Kernel Tuner"
+                  : "a cache of Kernel Tuner that was not closed: its run did not end";
+  }
+  if (has("nvMatmulHeuristics") || has("nvmatmul_heuristics") ||
+      (trim(begin).starts_with('[') && has("\"layout\"") && (has("\"dtype_a\"") || has("\"cta_tile_m\""))))
+    return "a list of nvMatmulHeuristics";
+  if (has("\"traceEvents\"") || (has("\"schemaVersion\"") && has("\"deviceProperties\"")))
+    return "a trace of PyTorch's profiler; gemmtune shapes --from-log reads its GEMMs";
+  return {};
+}
 
 constexpr std::size_t max_triton_bytes = std::size_t{1} << 24;
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/text.h"
+#include "formats/conversion.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 
@@ -191,6 +194,44 @@ Result<TunableopRow> parse_row(const std::vector<std::string_view>& fields) {
   return row;
 }
 
+/// What PyTorch gives cuBLASLt on Hopper; a solution that needs more fails in its check.
+constexpr std::int64_t torch_workspace = std::int64_t{32} << 20;
+
+TunedEntry entry_of(const TunableopRow& row, const ConversionOptions& options) {
+  TunedEntry entry;
+  entry.problem = row.problem;
+  entry.line = row.line;
+  entry.us = std::numeric_limits<double>::quiet_NaN();
+  entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+  if (row.solution.empty()) return entry;
+  entry.gfx = options.gfx;
+  entry.cu_num = options.cu_num;
+  entry.libtype = library_of_solution(row.solution);
+  entry.solidx = index_of_solution(row.solution).value_or(0);
+  entry.kernel_name = row.problem.scale_ab ? std::string() : cublaslt_kernel_of(row.solution);
+  if (entry.kernel_name.empty()) entry.kernel_name = row.solution;
+  entry.us = row.us.value_or(entry.us);
+  return entry;
+}
+
+/// The words of PyTorch for a row's kernel; empty: there are none.
+std::string solution_of(const TunedEntry& entry) {
+  if (entry.libtype == library_of_solution(entry.kernel_name) &&
+      (entry.kernel_name.starts_with("Gemm_") || entry.kernel_name == "Default" ||
+       index_of_solution(entry.kernel_name)))
+    return entry.kernel_name;
+  // PyTorch's name does not say whether fp8 is accumulated fast.
+  return entry.libtype == "cublaslt" && !entry.problem.scale_ab ? cublaslt_solution_of(entry.kernel_name)
+                                                                : std::string();
+}
+
+/// A line of such a file, as it was: its key says more than a problem does, and PyTorch needs no time.
+std::string line_again(const std::string& key, const std::string& solution, const TunedEntry& entry) {
+  if (solution.empty()) return key + "\n";
+  return std::isnan(entry.us) ? fmt::format("{},{}\n", key, solution)
+                              : fmt::format("{},{},{:.10g}\n", key, solution, entry.us / 1000);
+}
+
 }  // namespace
 
 bool is_tunableop(std::string_view line) {
@@ -303,6 +344,61 @@ std::int64_t cublaslt_partial_sums(const Problem& problem, std::string_view kern
   const std::int64_t bytes =
       scheme == of_compute_type ? 4 : static_cast<std::int64_t>(bits(problem.y_type) / 8);
   return problem.m * problem.n * splits * bytes;
+}
+
+Result<ConversionRows> read_tunableop_rows(const std::string& source, std::string content,
+                                           const ConversionOptions& options) {
+  GEMMTUNE_TRY(auto file, parse_tunableop_csv(source, std::move(content)));
+  ConversionRows rows;
+  rows.source = source;
+  rows.origin = "tunableop";
+  for (const TunableopValidator& validator : file.validators) {
+    rows.parts.push_back({"Validator " + validator.key,
+                          fmt::format("Validator,{},{}\n", validator.key, validator.value), validator.line});
+  }
+  rows.leave_out_lines(file.diagnostics);
+  for (const TunableopRow& row : file.rows) {
+    rows.own_keys[rows.entries.size()] = {row.key, row.strides};
+    rows.entries.push_back(entry_of(row, options));
+  }
+  return rows;
+}
+
+Result<std::string> write_tunableop_rows(ConversionRows& rows, const ConversionOptions&) {
+  GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
+  std::string text;
+  for (CarriedPart& part : rows.parts) {
+    if (rows.origin != "tunableop") continue;
+    text += part.text;
+    part.taken = true;
+  }
+  rows.take_each([&](std::size_t index, const TunedEntry& entry) -> std::string {
+    const std::string solution = solution_of(entry);
+    const auto own = rows.own_keys.find(index);
+    if (own != rows.own_keys.end() && (entry.libtype.empty() || !solution.empty())) {
+      text += line_again(own->second.text, solution, entry);
+      return {};
+    }
+    if (solution.empty())
+      return fmt::format("kernel '{}' of '{}', which PyTorch does not have", entry.kernel_name,
+                         entry.libtype);
+    if (!valid_time(entry.us)) return "no valid time";
+    const std::int64_t workspace = cublaslt_partial_sums(entry.problem, entry.kernel_name);
+    if (workspace > torch_workspace)
+      return fmt::format("its partial sums need {} MiB of workspace, PyTorch gives cuBLASLt {}",
+                         workspace >> 20, torch_workspace >> 20);
+    const auto line = tunableop_line(entry.problem, solution, entry.us);
+    if (!line.ok()) return line.message();
+    text += *line;
+    return {};
+  });
+  if (rows.origin != "tunableop") {
+    rows.notes.push_back(
+        fmt::format("{}: PyTorch reads the results beside its own Validator lines only; "
+                    "gemmtune.torch.write_tunableop adds them",
+                    rows.source));
+  }
+  return text;
 }
 
 }  // namespace gemmtune

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "candidates/config.h"
 #include "formats/conversion.h"
-#include "formats/diagnostics.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
 
@@ -187,7 +186,7 @@ Result<TunedEntry> entry_of(const GemmResult& result, const ConversionOptions& o
   return entry;
 }
 
-constexpr std::string_view no_such_gemm =
+constexpr const char* no_such_gemm =
     "tune_gemm knows plain GEMMs only (one type of x and w, no bias, scales or packed weight)";
 
 bool is_convertible(const Problem& problem) { return is_tune_gemm_problem(problem) && !problem.bias; }
@@ -209,26 +208,17 @@ std::optional<GemmResult> result_of(const TunedEntry& entry, TuneGemmVersion ver
 
 Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version) {
   std::vector<GemmResult> results;
-  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
-    const TunedEntry& entry = rows.entries[index];
-    if (rows.is_gone(index)) continue;
-    if (!is_convertible(entry.problem)) {
-      rows.leave_out(index, no_such_gemm);
-      continue;
-    }
+  rows.take_each([&](std::size_t, const TunedEntry& entry) -> std::string {
+    if (!is_convertible(entry.problem)) return no_such_gemm;
     auto result = result_of(entry, version);
-    if (!result) {
-      rows.leave_out(index, fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name,
-                                        entry.libtype));
-      continue;
-    }
+    if (!result)
+      return fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name, entry.libtype);
     if (version == TuneGemmVersion::v2 &&
-        (result->a_order != Order::row_major || result->b_order != Order::column_major)) {
-      rows.leave_out(index, "version 2 has no column for the orders of the operands");
-      continue;
-    }
+        (result->a_order != Order::row_major || result->b_order != Order::column_major))
+      return "version 2 has no column for the orders of the operands";
     results.push_back(std::move(*result));
-  }
+    return {};
+  });
   return write_gemm_results(results, version);
 }
 
@@ -243,10 +233,7 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
   rows.has_types = options.x_type.has_value() || std::ranges::all_of(file.results, has_types);
   rows.origin = file.version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
   // A bad comment costs the time, anything else the item.
-  for (const std::string& diagnostic : file.diagnostics) {
-    const auto [line, why] = split_diagnostic(diagnostic, source);
-    rows.leave_out_line(line, why);
-  }
+  rows.leave_out_lines(file.diagnostics);
   for (const GemmResult& result : file.results) {
     auto entry = entry_of(result, options);
     if (entry.ok()) {
@@ -268,16 +255,12 @@ Result<std::string> write_tune_gemm_rows(ConversionRows& rows, const ConversionO
 
 Result<std::string> write_tune_gemm_sizes(ConversionRows& rows, const ConversionOptions&) {
   std::vector<GemmResult> sizes;
-  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
-    const TunedEntry& entry = rows.entries[index];
-    if (rows.is_gone(index)) continue;
-    if (!is_convertible(entry.problem)) {
-      rows.leave_out(index, no_such_gemm);
-      continue;
-    }
+  rows.take_each([&](std::size_t, const TunedEntry& entry) -> std::string {
+    if (!is_convertible(entry.problem)) return no_such_gemm;
     GemmResult size = gemm_size_of(entry.problem);
     if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(std::move(size));
-  }
+    return {};
+  });
   return write_gemm_results(sizes, TuneGemmVersion::v3_4);
 }
 
