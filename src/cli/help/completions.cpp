@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/help/topics.h"
+#include "cli/shared/console.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -161,9 +162,7 @@ std::string escaped(std::string_view text) {
 std::string topic_sections() {
   std::string text;
   for (const HelpTopic& topic : help_topics()) {
-    std::string heading(topic.name);
-    for (char& letter : heading) letter = static_cast<char>(letter - 'a' + 'A');
-    text += fmt::format(".SH {}\n{}\n", heading, escaped(topic.about));
+    text += fmt::format(".SH {}\n{}\n", upper(topic.name), escaped(topic.about));
     for (const HelpTopicGroup& group : topic.groups) {
       text += fmt::format(".SS {}\n", escaped(group.heading));
       for (const HelpTopicEntry& entry : group.entries)

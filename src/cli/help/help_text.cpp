@@ -60,9 +60,7 @@ std::string usage_line(const HelpCommand& command, std::size_t columns) {
   std::string usage = fmt::format("Usage: gemmtune {} [OPTIONS]", command.name);
   for (const HelpOption& option : command.options) {
     if (option.positional.empty()) continue;
-    std::string name = option.positional;
-    for (char& letter : name)
-      if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+    std::string name = upper(option.positional);
     if (option.is_list) name += "…";
     usage += option.is_required ? " " + name : " [" + name + "]";
   }

@@ -64,13 +64,6 @@ const TunedEntry* row_of_largest_view(const ReportInputs& inputs) {
   return largest == views.end() ? nullptr : largest->second.second;
 }
 
-std::string upper(std::string_view word) {
-  std::string text(word);
-  for (char& letter : text)
-    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-  return text;
-}
-
 bool is_busy(const ReportInputs& inputs, const TunedEntry& row) {
   const MeasuredProblem* const measured = inputs.measurements.find(row);
   return measured != nullptr && measured->quietness.rounds > 0 && measured->quietness.busy();
@@ -168,18 +161,17 @@ ReportTable next_steps_table(const ReportInputs& inputs) {
   if (undecided + busy + untimed > 0 && to_repeat != nullptr) {
     const std::string command = tune_command(to_repeat->problem, file_of(*to_repeat));
     table.add({"repeat on a quiet machine: undecided, busy or without a default's time; the first of them",
-               static_cast<double>(undecided + busy + untimed), command});
+               undecided + busy + untimed, command});
   }
   if (wrong_row != nullptr) {
     const std::string command = check_command(wrong_row->problem, wrong_row->default_kernel);
-    table.add({"the default kernel is wrong: see how, and report it to its library",
-               static_cast<double>(wrong), command});
+    table.add({"the default kernel is wrong: see how, and report it to its library", wrong, command});
   }
   const auto errors = std::ranges::count_if(
       inputs.findings, [](const Finding& finding) { return finding.severity() == Severity::error; });
   if (errors > 0 && !names.empty()) {
     const std::string command = fmt::format("gemmtune audit {} --fix fixed.csv", shell_word(names.front()));
-    table.add({"rows with errors: drop them into a clean copy", static_cast<double>(errors), command});
+    table.add({"rows with errors: drop them into a clean copy", errors, command});
   }
   if (inputs.captures.empty() && !names.empty()) {
     const std::string command =
@@ -218,9 +210,8 @@ ReportTable side_by_side_table(const ReportInputs& inputs) {
     const auto same_device = [&](const TunedEntry* other) { return view_of(*other) == view_of(row); };
     const auto other = std::ranges::find_if(found->second, same_device);
     if (other == found->second.end() || !valid_time(row.us) || !valid_time((*other)->us)) continue;
-    table.add({view_of(row), static_cast<double>(row.problem.m), static_cast<double>(row.problem.n),
-               static_cast<double>(row.problem.k), row.us, (*other)->us, (*other)->us / row.us,
-               row.kernel_name, (*other)->kernel_name});
+    table.add({view_of(row), row.problem.m, row.problem.n, row.problem.k, row.us, (*other)->us,
+               (*other)->us / row.us, row.kernel_name, (*other)->kernel_name});
   }
   return table;
 }

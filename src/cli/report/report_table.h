@@ -1,9 +1,11 @@
 // A table of a report: the one form of its numbers, from which the page's HTML, its JSON and the CSV are written.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,7 +15,16 @@
 namespace gemmtune::cli {
 
 /// Nothing, a number (NaN and infinities count as nothing), or a text.
-using ReportValue = std::variant<std::monostate, double, std::string_view>;
+struct ReportValue : std::variant<std::monostate, double, std::string_view> {
+  using variant::variant;
+  template <std::integral Count>
+  ReportValue(Count count) : variant(static_cast<double>(count)) {}  // NOLINT(google-explicit-constructor)
+  template <typename Number>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  ReportValue(const std::optional<Number>& number) {
+    if (number) *this = ReportValue(*number);
+  }
+};
 
 enum class ReportKind { number, text };
 inline constexpr ReportKind text_kind = ReportKind::text;

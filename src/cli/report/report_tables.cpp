@@ -21,8 +21,6 @@
 namespace gemmtune::cli {
 namespace {
 
-ReportValue maybe(const std::optional<double>& value) { return value ? ReportValue(*value) : ReportValue(); }
-ReportValue count_value(std::size_t count) { return static_cast<double>(count); }
 ReportValue time_value(double us) { return valid_time(us) ? ReportValue(us) : ReportValue(); }
 
 double rate_tflops(const Problem& problem, double us) { return flops(problem) / (us * 1e6); }
@@ -191,15 +189,14 @@ ReportTable summary_table(const ReportViews& views) {
     const auto interval = gain_interval(entries);
     const bool has_verdicts = verdicts(view, Verdict::none) < view.rows.size();
     const auto verdict_value = [has_verdicts, &of_view = view](Verdict verdict) {
-      return has_verdicts ? count_value(verdicts(of_view, verdict)) : ReportValue();
+      return has_verdicts ? verdicts(of_view, verdict) : ReportValue();
     };
-    table.add({name, count_value(view.rows.size()), compared > 0 ? count_value(compared) : ReportValue(),
-               maybe(mean_speedup(view.rows)), interval ? ReportValue(interval->low) : ReportValue(),
+    table.add({name, view.rows.size(), compared > 0 ? compared : ReportValue(), mean_speedup(view.rows),
+               interval ? ReportValue(interval->low) : ReportValue(),
                interval ? ReportValue(interval->high) : ReportValue(), verdict_value(Verdict::win),
                verdict_value(Verdict::keep_default), verdict_value(Verdict::undecided),
                verdict_value(Verdict::only), verdict_value(Verdict::default_wrong),
-               verdict_value(Verdict::default_untimed), verdict_value(Verdict::energy),
-               count_value(kernels.size())});
+               verdict_value(Verdict::default_untimed), verdict_value(Verdict::energy), kernels.size()});
   }
   return table;
 }
@@ -244,8 +241,7 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
       const bool compared = !speedups.empty();
       const auto [low, high] = std::minmax_element(speedups.begin(), speedups.end());
       const std::uint64_t from = to / 2 + 1;
-      table.add({name, static_cast<double>(from), static_cast<double>(to), count_value(rows.size()),
-                 compared ? count_value(speedups.size()) : ReportValue(), maybe(mean_speedup(rows)),
+      table.add({name, from, to, rows.size(), compared ? speedups.size() : ReportValue(), mean_speedup(rows),
                  compared ? ReportValue(*low) : ReportValue(), compared ? ReportValue(*high) : ReportValue(),
                  median(times), shares.empty() ? ReportValue() : ReportValue(median(shares))});
     }
@@ -364,18 +360,18 @@ ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>&
                              (entry.other_key.empty() ? "" : " " + std::string(entry.other_key.view()));
     const bool errors = std::isfinite(entry.err_ratio);
     table.add({row.view,
-               static_cast<double>(problem.m),
-               static_cast<double>(problem.n),
-               static_cast<double>(problem.k),
+               problem.m,
+               problem.n,
+               problem.k,
                to_string(entry.verdict),
-               maybe(entry.speedup),
+               entry.speedup,
                interval.low,
                interval.high,
                time_value(entry.us),
                entry.default_us ? time_value(*entry.default_us) : ReportValue(),
-               maybe(saved_microseconds(entry)),
-               shape != nullptr ? ReportValue(static_cast<double>(shape->calls)) : ReportValue(),
-               entry.ties ? ReportValue(static_cast<double>(*entry.ties)) : ReportValue(),
+               saved_microseconds(entry),
+               shape != nullptr ? ReportValue(shape->calls) : ReportValue(),
+               entry.ties,
                entry.libtype,
                kernel,
                entry.default_kernel,
@@ -386,26 +382,26 @@ ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>&
                    : ReportValue(),
                flops(problem) / bytes(problem),
                timed && row.chosen && floor > 0 ? ReportValue(floor / entry.us) : ReportValue(),
-               maybe(entry.spread),
+               entry.spread,
                errors ? ReportValue(entry.err_ratio) : ReportValue(),
                entry.accuracy ? ReportValue(to_string(*entry.accuracy)) : ReportValue(),
-               entry.m_from ? ReportValue(static_cast<double>(*entry.m_from)) : ReportValue(),
-               maybe(entry.regret),
-               maybe(entry.pdl_us),
-               rounds ? maybe(row.measured->noise_floor) : ReportValue(),
-               rounds ? ReportValue(static_cast<double>(row.measured->quietness.rounds)) : ReportValue(),
-               rounds ? ReportValue(static_cast<double>(row.measured->quietness.disturbed)) : ReportValue(),
-               count_value(row.findings),
+               entry.m_from,
+               entry.regret,
+               entry.pdl_us,
+               rounds ? row.measured->noise_floor : ReportValue(),
+               rounds ? ReportValue(row.measured->quietness.rounds) : ReportValue(),
+               rounds ? ReportValue(row.measured->quietness.disturbed) : ReportValue(),
+               row.findings,
                rounds && row.measured->quietness.busy() ? "yes" : "",
                not_chosen,
                interval.from,
-               static_cast<double>(entry.split_k),
+               entry.split_k,
                entry.env,
                shape != nullptr ? ReportValue(shape->layer) : ReportValue(),
                tail,
                own ? "yes" : "",
                names[entry.source],
-               static_cast<double>(entry.line)});
+               entry.line});
   }
   return table;
 }
@@ -420,7 +416,7 @@ ReportTable ties_table(const ReportViews& views) {
     for (const ReportRow* row : view.rows) {
       if (row->entry->ties) ++counts[*row->entry->ties];
     }
-    for (const auto& [ties, rows] : counts) table.add({name, static_cast<double>(ties), count_value(rows)});
+    for (const auto& [ties, rows] : counts) table.add({name, ties, rows});
   }
   return table;
 }
@@ -449,8 +445,7 @@ ReportTable libtypes_table(const ReportViews& views) {
         if (const double ratio = row->entry->err_ratio; std::isfinite(ratio))
           error = std::max(ratio, error.value_or(0));
       }
-      table.add({name, libtype, count_value(rows.size()), count_value(kernels.size()),
-                 maybe(mean_speedup(rows)), maybe(error)});
+      table.add({name, libtype, rows.size(), kernels.size(), mean_speedup(rows), error});
     }
   }
   return table;
@@ -477,7 +472,7 @@ ReportTable accuracy_table(const ReportViews& views) {
     for (const auto& [class_name, count] : rows) {
       const std::vector<double>& of_class = errors[class_name];
       const bool any = !of_class.empty();
-      table.add({name, class_name, count_value(count), count_value(of_class.size()),
+      table.add({name, class_name, count, of_class.size(),
                  any ? ReportValue(median(of_class)) : ReportValue(),
                  any ? ReportValue(*std::ranges::max_element(of_class)) : ReportValue()});
     }
@@ -498,8 +493,8 @@ void add_base_tables(const ReportInputs& inputs, std::vector<ReportTable>& table
                       {{"kind", "kind", text_kind}, {"keys", "keys"}});
   std::map<ChangeKind, std::size_t> counts;
   for (const RowChange& change : difference.changes) ++counts[change.kind];
-  summary.add({"as before", count_value(difference.equal)});
-  for (const auto& [kind, count] : counts) summary.add({to_string(kind), count_value(count)});
+  summary.add({"as before", difference.equal});
+  for (const auto& [kind, count] : counts) summary.add({to_string(kind), count});
   ReportTable changes("changes", "What changed", "A ratio above 1 is slower than the base.",
                       {{"kind", "kind", text_kind},
                        {"view", "device and operation", text_kind},
@@ -515,8 +510,7 @@ void add_base_tables(const ReportInputs& inputs, std::vector<ReportTable>& table
     const TunedEntry& row = change.row();
     const bool both = change.before != nullptr && change.after != nullptr && valid_time(change.before->us) &&
                       valid_time(change.after->us);
-    changes.add({to_string(change.kind), view_of(row), static_cast<double>(row.problem.m),
-                 static_cast<double>(row.problem.n), static_cast<double>(row.problem.k),
+    changes.add({to_string(change.kind), view_of(row), row.problem.m, row.problem.n, row.problem.k,
                  change.before != nullptr ? time_value(change.before->us) : ReportValue(),
                  change.after != nullptr ? time_value(change.after->us) : ReportValue(),
                  both ? ReportValue(change.after->us / change.before->us) : ReportValue(),
@@ -534,7 +528,7 @@ void add_finding_tables(const ReportInputs& inputs, std::vector<ReportTable>& ta
   for (const FindingKind kind : all_finding_kinds()) {
     const auto count =
         std::ranges::count_if(inputs.findings, [&](const Finding& finding) { return finding.kind == kind; });
-    if (count > 0) summary.add({to_string(kind), static_cast<double>(count), describe(kind)});
+    if (count > 0) summary.add({to_string(kind), count, describe(kind)});
   }
   ReportTable list("findings", "Findings", "",
                    {{"file", "file", text_kind},
@@ -543,8 +537,7 @@ void add_finding_tables(const ReportInputs& inputs, std::vector<ReportTable>& ta
                     {"text", "finding", text_kind}});
   const std::vector<std::string> names = shown_file_names(inputs);
   for (const Finding& finding : inputs.findings) {
-    list.add(
-        {names[finding.source], static_cast<double>(finding.line), to_string(finding.kind), finding.text});
+    list.add({names[finding.source], finding.line, to_string(finding.kind), finding.text});
   }
   tables.push_back(std::move(summary));
   tables.push_back(std::move(list));
@@ -582,7 +575,7 @@ ReportTable files_table(const ReportInputs& inputs) {
   const std::vector<std::string> names = shown_file_names(inputs);
   for (const TunedFile& file : inputs.tuned.files)
     table.add({names[static_cast<std::size_t>(&file - inputs.tuned.files.data())], file.schema().name,
-               count_value(file.entries.size()), count_value(unread_rows(file).size())});
+               file.entries.size(), unread_rows(file).size()});
   return table;
 }
 
@@ -598,9 +591,8 @@ ReportTable runs_table(const ReportInputs& inputs) {
                      {"device", "device", text_kind},
                      {"policy", "policy", text_kind}});
   for (const JournalRunReport& run : inputs.runs) {
-    table.add({static_cast<double>(run.id), run.started, run.finished, static_cast<double>(run.problems),
-               static_cast<double>(run.decided), static_cast<double>(run.candidates),
-               static_cast<double>(run.failures), run.device, run.policy});
+    table.add({run.id, run.started, run.finished, run.problems, run.decided, run.candidates, run.failures,
+               run.device, run.policy});
   }
   return table;
 }
@@ -614,8 +606,7 @@ void add_run_tables(const ReportInputs& inputs, std::vector<ReportTable>& tables
                      {"candidates", "candidates"},
                      {"skipped", "lines of events left out"},
                      {"ended", "ended", text_kind}});
-  state.add({count_value(run.shapes), count_value(run.done), count_value(run.candidates),
-             count_value(run.skipped), run.ended ? "yes" : "no"});
+  state.add({run.shapes, run.done, run.candidates, run.skipped, run.ended ? "yes" : "no"});
   ReportTable work("in_work", "In work", "",
                    {{"problem", "problem", text_kind}, {"last", "tried last", text_kind}});
   for (const auto& [problem, last] : run.in_work) work.add({problem, last});

@@ -72,8 +72,7 @@ ReportTable search_by_candidates(const ReportInputs& inputs) {
       searching += curve.size() > static_cast<std::size_t>(tried) ? 1 : 0;
       ratios.push_back(curve[at] / curve.back());
     }
-    table.add({tried, static_cast<double>(ratios.size()), median(ratios), quantile(ratios, 0.9),
-               static_cast<double>(searching)});
+    table.add({tried, ratios.size(), median(ratios), quantile(ratios, 0.9), searching});
   }
   return table;
 }
@@ -119,7 +118,7 @@ ReportTable search_by_seconds(const ReportInputs& inputs) {
       const double gain = *problem->reference_us / best;
       if (std::isfinite(gain) && gain > 0) gains.push_back(gain);
     }
-    if (!gains.empty()) table.add({seconds, static_cast<double>(begun), geometric_mean(gains)});
+    if (!gains.empty()) table.add({seconds, begun, geometric_mean(gains)});
   }
   // The line ends where the cards stand: at what paired rounds proved, not at single samples.
   std::vector<double> proven;
@@ -131,8 +130,7 @@ ReportTable search_by_seconds(const ReportInputs& inputs) {
         proven.push_back(*row.speedup);
     }
   }
-  if (!proven.empty())
-    table.add({last - first + 1, static_cast<double>(proven.size()), geometric_mean(proven)});
+  if (!proven.empty()) table.add({last - first + 1, proven.size(), geometric_mean(proven)});
   return table;
 }
 
@@ -210,8 +208,8 @@ ReportTable parameters_table(const ReportInputs& inputs) {
     const auto& [family, parameter, text] = value;
     if (values[{family, parameter}] < 2) continue;
     const auto fastest = std::ranges::count_if(losses, [](double ratio) { return ratio <= 1; });
-    table.add({family, parameter, text, static_cast<double>(losses.size()),
-               100 * (geometric_mean(losses) - 1), 100 * (median(losses) - 1), static_cast<double>(fastest)});
+    table.add({family, parameter, text, losses.size(), 100 * (geometric_mean(losses) - 1),
+               100 * (median(losses) - 1), fastest});
   }
   return table;
 }
@@ -292,9 +290,8 @@ ReportTable failures_table(const ReportInputs& inputs) {
     }
   });
   for (const auto& [key, kind] : kinds) {
-    table.add({key.first, to_string(key.second), static_cast<double>(kind.candidates),
-               static_cast<double>(tried[key.first]), static_cast<double>(kind.problems), kind.first->kernel,
-               kind.first->reason});
+    table.add({key.first, to_string(key.second), kind.candidates, tried[key.first], kind.problems,
+               kind.first->kernel, kind.first->reason});
   }
   return table;
 }
@@ -323,8 +320,8 @@ ReportTable errors_table(const ReportInputs& inputs) {
     }
   });
   for (const auto& [family, errors] : families) {
-    table.add({family, static_cast<double>(errors.rms.size()), median(errors.rms), errors.worst.rms,
-               errors.worst.max, errors.worst.one_sign});
+    table.add({family, errors.rms.size(), median(errors.rms), errors.worst.rms, errors.worst.max,
+               errors.worst.one_sign});
   }
   return table;
 }
@@ -384,11 +381,10 @@ ReportTable competitors_table(const ReportInputs& inputs, const std::vector<cons
     if (measured == nullptr) continue;
     for (const Competitor& each : competitors_of(*rows[index], *measured)) {
       const auto& us = each.screened->us;
-      table.add({static_cast<double>(index), each.kernel, each.ratio,
+      table.add({index, each.kernel, each.ratio,
                  each.paired ? ReportValue(each.paired->interval.low) : ReportValue(),
                  each.paired ? ReportValue(each.paired->interval.high) : ReportValue(),
-                 each.paired ? ReportValue(static_cast<double>(each.paired->rounds)) : ReportValue(),
-                 us ? ReportValue(*us) : ReportValue()});
+                 each.paired ? ReportValue(each.paired->rounds) : ReportValue(), us});
     }
   }
   return table;

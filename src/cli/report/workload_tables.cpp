@@ -99,16 +99,15 @@ struct WorkloadTables {
       }
       const Problem& problem = served.shape->problem;
       const ShapeRow& row = list.rows[static_cast<std::size_t>(served.shape - workload.data())];
-      shapes.add({view, static_cast<double>(problem.m), static_cast<double>(problem.n),
-                  static_cast<double>(problem.k), row.layer, to_string(served.match),
-                  served.row != nullptr ? to_string(served.row->verdict) : "", calls, served.us,
-                  by_default ? ReportValue(*by_default) : ReportValue(), calls * served.us,
+      shapes.add({view, problem.m, problem.n, problem.k, row.layer, to_string(served.match),
+                  served.row != nullptr ? to_string(served.row->verdict) : "", calls, served.us, by_default,
+                  calls * served.us,
                   by_default ? ReportValue(calls * (*by_default - served.us)) : ReportValue(),
                   percent_value(calls * served.us, coverage_of.total.us), served.estimated ? "yes" : ""});
     }
     const double tokens = inputs.tokens > 0 ? inputs.tokens : estimated_tokens(workload);
     const bool compared = defaults > 0;
-    sums.add({view, static_cast<double>(workload.size()), coverage_of.total.calls, tokens,
+    sums.add({view, workload.size(), coverage_of.total.calls, tokens,
               inputs.tokens > 0 ? "--tokens" : "estimated", coverage_of.total.us / 1000, us / 1000,
               compared ? ReportValue(defaults / 1000) : ReportValue(),
               compared ? ReportValue((defaults - us) / 1000) : ReportValue(),
@@ -117,12 +116,12 @@ struct WorkloadTables {
     for (const Match match : matches_in_order) {
       const LevelShare& level = coverage_of.at(match);
       if (match == Match::fewer_threads && level.shapes == 0) continue;
-      coverage.add({view, to_string(match), static_cast<double>(level.shapes), level.calls,
+      coverage.add({view, to_string(match), level.shapes, level.calls,
                     percent_value(level.calls, coverage_of.total.calls), level.us,
                     percent_value(level.us, coverage_of.total.us)});
     }
     for (const ServedShape* miss : worst_misses(coverage_of, listed_untuned)) {
-      misses.add({view, print(miss->shape->problem), static_cast<double>(miss->shape->calls),
+      misses.add({view, print(miss->shape->problem), miss->shape->calls,
                   miss->us > 0 ? ReportValue(miss->us) : ReportValue()});
     }
   }

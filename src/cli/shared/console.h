@@ -96,6 +96,8 @@ class TextTable {
 
 /// "12.34 s", "3 min 5 s".
 std::string duration(double seconds);
+/// In capitals.
+std::string upper(std::string_view word);
 /// "1 shape", "2 shapes".
 std::string counted(std::size_t count, std::string_view thing);
 

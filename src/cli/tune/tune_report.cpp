@@ -219,14 +219,6 @@ std::string counts(const RunEnding& ending) {
                      ending.shapes, summary.candidates);
 }
 
-/// The operation as its environment variable has it.
-std::string upper(std::string_view word) {
-  std::string text(word);
-  for (char& letter : text)
-    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-  return text;
-}
-
 std::string files_and_next_step(const RunEnding& ending) {
   const auto row = std::ranges::find_if(ending.summary.items, has_row);
   if (row == ending.summary.items.end()) return {};
