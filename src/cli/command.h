@@ -45,7 +45,4 @@ std::function<Result<int>()> declare_devices(CommandOptions& app);
 std::function<Result<int>()> declare_cache(CommandOptions& app);
 std::function<Result<int>()> declare_journal(CommandOptions& app);
 
-/// The hidden command: the worker process of `tune` and of online tuning. Takes no options.
-int run_worker_command();
-
 }  // namespace gemmtune::cli

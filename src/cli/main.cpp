@@ -11,7 +11,9 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,10 +27,70 @@
 #include "cli/shared/argv_words.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
-#include "cli/shared/suggestions.h"
+#include "evaluate/external/external_device.h"
+#include "evaluate/worker/worker_main.h"
 
 namespace gemmtune::cli {
 namespace {
+
+/// A word of other tools, and what it is here.
+struct Synonym {
+  std::string_view word;
+  std::string_view here;
+};
+
+constexpr Synonym command_words[] = {
+    {"autotune", "tune"},  {"benchmark", "bench"}, {"gpu", "devices"},
+    {"info", "devices"},   {"list", "devices"},    {"profile", "bench"},
+    {"validate", "check"}, {"verify", "check"},    {"vllm", "tune, and docs/vllm.md for its plug-in"},
+};
+
+/// The first word of `here` is an option of the command.
+constexpr Synonym option_words[] = {
+    {"--cpu", "--backend cpu"},  {"--cuda", "--backend cuda"},   {"--data-type", "--indtype"},
+    {"--dtype", "--indtype"},    {"--gpu", "--device cuda:0"},   {"--gpus", "--device cuda:0,cuda:1"},
+    {"--hip", "--backend hip"},  {"--nvidia", "--backend cuda"}, {"--output-file", "--output"},
+    {"--rocm", "--backend hip"}, {"--seconds", "--budget"},      {"--time", "--budget"},
+    {"--type", "--indtype"},     {"--vllm", "--model_dir"},
+};
+
+std::string_view meant(std::span<const Synonym> synonyms, std::string_view word) {
+  const auto found = std::ranges::find(synonyms, word, &Synonym::word);
+  return found == synonyms.end() ? std::string_view() : found->here;
+}
+
+std::string question(std::string_view name) {
+  return name.empty() ? std::string() : fmt::format("; did you mean {}?", name);
+}
+
+/// "; did you mean tune?", for a word in the place of a command; empty where none is near.
+std::string command_suggestion(std::string_view word) {
+  if (const std::string_view here = meant(command_words, to_lower(word)); !here.empty())
+    return question(here);
+  std::vector<std::string_view> known;
+  for (const Command& command : all_commands()) known.push_back(command.name);
+  return question(nearest_word(word, known));
+}
+
+/// "; did you mean --budget?", for a long option of a command that has the options `known` ("--budget", "-o"): a word of other tools
+/// for one of them, else the nearest name; empty where none is near.
+std::string option_suggestion(std::string_view option, std::span<const std::string_view> known) {
+  const std::string_view here = meant(option_words, to_lower(option));
+  const std::string_view target = here.substr(0, here.find(' '));
+  const auto is_target = [&](std::string_view name) {
+    return std::ranges::equal(
+        name, target, {}, [](char c) { return c == '_' ? '-' : c; },
+        [](char c) { return c == '_' ? '-' : c; });
+  };
+  if (!here.empty() && std::ranges::any_of(known, is_target)) return question(here);
+  // The dashes are no letters that tell names apart.
+  std::vector<std::string_view> names;
+  for (const std::string_view name : known)
+    if (name.starts_with("--")) names.push_back(name.substr(2));
+  const std::string_view nearest =
+      nearest_word(option.substr(std::min(option.find_first_not_of('-'), option.size())), names);
+  return question(nearest.empty() ? std::string() : fmt::format("--{}", nearest));
+}
 
 constexpr std::string_view description =
     "Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.";
@@ -132,6 +194,18 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::st
     text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
   return usage_error(command, fmt::format("{} (see {} --help)", text, name));
+}
+
+/// The hidden command: the worker process of `tune` and of online tuning, not for people. Takes no options.
+int run_worker_command() {
+  if (!has_worker_descriptors()) {
+    std::fputs("gemmtune worker: is started by gemmtune tune and by online tuning; it has no use by itself\n",
+               stderr);
+    return exit_usage;
+  }
+  return run_worker([](const std::string& backend, const DeviceRequest& request) {
+    return open_device_of(backend, request);
+  });
 }
 
 int run(int argc, char** argv) {

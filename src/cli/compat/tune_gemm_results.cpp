@@ -198,11 +198,9 @@ Result<int> check_results(const TuneOptions& options, const Environment& environ
       [&](const CheckedRow& row) {
         if (!options.json) print_text(correctness_text({row}));
       });
-  if (options.json) {
-    print_document(json_document(document("tune --compare_wo_tuning", options, device, results, rows)));
-  } else {
-    print_text(counts_text(options, results, rows));
-  }
+  print_answer(options.json, options.json ? json_document(document("tune --compare_wo_tuning", options,
+                                                                   device, results, rows))
+                                          : counts_text(options, results, rows));
   return code_of(results, rows);
 }
 

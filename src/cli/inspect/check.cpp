@@ -5,12 +5,17 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "backends/backend.h"
 #include "base/environment.h"
 #include "base/interrupt.h"
+#include "base/status.h"
 #include "cli/command.h"
-#include "cli/inspect/checked_files.h"
 #include "cli/inspect/invariant_report.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/check_report.h"
@@ -20,18 +25,70 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
+#include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json.h"
+#include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
 #include "resolve/source_use.h"
+#include "tuned/entry.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {
 namespace {
 
 using Json = OrderedJson;
+
+/// A file's rows, or its buckets.
+struct CheckedFile {
+  std::string path;
+  std::vector<TunedEntry> entries;
+  std::vector<std::string> diagnostics;
+};
+
+/// The buckets of Triton configs.
+Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, const SizeOptions& size,
+                                                   std::optional<OperationForm> operation,
+                                                   const DeviceInfo& device) {
+  GEMMTUNE_TRY(const auto n, dimension_word("-n", size.n));
+  GEMMTUNE_TRY(const auto k, dimension_word("-k", size.k));
+  GEMMTUNE_TRY(auto configs, read_triton_files({paths}));
+  std::vector<CheckedFile> files;
+  for (TritonFile& config : configs) {
+    if (!config.name.n || !config.name.k) {
+      config.name.n = n;
+      config.name.k = k;
+    }
+    const bool own = config.name.arch.empty() || config.name.arch == device.gfx;
+    // Of another device nothing runs, so that whole problems are not needed.
+    auto rows = own ? rows_to_run(config, operation) : bucket_rows(config, operation);
+    CheckedFile& file = files.emplace_back(CheckedFile{config.path, {}, std::move(config.diagnostics)});
+    if (rows.ok()) {
+      file.entries = std::move(*rows);
+    } else {
+      file.diagnostics.push_back(rows.message());
+    }
+  }
+  return files;
+}
+
+/// Tuned files, or Triton configs and folders of them, colon-separated. Of a config for this device whose name says no N and
+/// K those of `size` count; without them that is a diagnostic.
+Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, const SizeOptions& size,
+                                                    std::optional<OperationForm> operation,
+                                                    const DeviceInfo& device) {
+  GEMMTUNE_TRY(const auto triton, are_triton_files({paths}));
+  if (triton) return read_bucket_files(paths, size, operation, device);
+  if (size.any()) return Status::invalid("a file and a size: expected one of them");
+  GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(size));
+  GEMMTUNE_TRY(auto tables, read_tables({paths}, operation));
+  std::vector<CheckedFile> files;
+  for (TunedFile& table : tables)
+    files.push_back({std::move(table.path), std::move(table.entries), std::move(table.diagnostics)});
+  return files;
+}
 
 constexpr const char* check_footer = R"(
 Each row of this device is run on random data and compared with a float64 reference, at its M and at the other M

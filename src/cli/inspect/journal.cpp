@@ -3,15 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "candidates/config.h"
 #include "cli/command.h"
-#include "cli/inspect/journal_t4.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
@@ -23,6 +27,73 @@ namespace gemmtune::cli {
 namespace {
 
 using Json = OrderedJson;
+
+/// What stands before the results of T4 (Kernel Tuner's schema 1.0.0) and behind them; they are separated by commas.
+constexpr const char* t4_begin = "{\"schema_version\": \"1.0.0\", \"results\": [\n";
+constexpr const char* t4_end = "]}\n";
+
+/// T4's word for an outcome; a candidate that was too slow to be verified is none of its failures.
+std::string_view invalidity_of(std::string_view kind) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> words{{{"refused", "constraints"},
+                                                                                {"build_failed", "compile"},
+                                                                                {"launch_failed", "runtime"},
+                                                                                {"crashed", "runtime"},
+                                                                                {"wrong", "correctness"},
+                                                                                {"timed_out", "timeout"}}};
+  for (const auto& [ours, theirs] : words)
+    if (ours == kind) return theirs;
+  return kind == "too_slow" ? "timeout" : "correct";
+}
+
+/// The parameters in a kernel's name: sk4 is sk = 4.
+void add_parameters(const std::string& kernel, Json& configuration) {
+  if (!family_of_kernel_name(kernel)) return;
+  const std::vector<std::string_view> parts = split(kernel, '_');
+  configuration["family"] = parts.front();
+  for (std::size_t index = 2; index < parts.size(); ++index) {
+    const std::string_view part = parts[index];
+    const std::size_t digits = part.find_first_of("0123456789-");
+    if (digits == 0 || digits == std::string_view::npos) {
+      configuration[std::string(part)] = true;
+      continue;
+    }
+    const std::string_view value = part.substr(digits);
+    const auto number = parse_integer(value);
+    configuration[std::string(part.substr(0, digits))] = number ? Json(*number) : Json(value);
+  }
+}
+
+void add_measurement(Json& measurements, std::string_view name, double value, std::string_view unit) {
+  if (!std::isfinite(value)) return;
+  measurements.push_back({{"name", name}, {"value", value}, {"unit", unit}});
+}
+
+/// One line of JSON. `configuration` holds the problem, the kernel's name and each of its parameters; times are milliseconds, as
+/// Kernel Tuner's, measurements name their unit; `correctness` is the share of y's elements within tolerance, 0 of what
+/// was never verified.
+std::string t4_result(const JournalLine& line) {
+  const std::string_view invalidity = invalidity_of(line.kind);
+  const bool verified = invalidity == "correct" || invalidity == "correctness";
+  Json configuration{{"problem", line.problem}, {"m", line.m}, {"kernel", line.candidate}};
+  add_parameters(line.candidate, configuration);
+  Json runtimes = Json::array();
+  for (const double us : line.samples) runtimes.push_back(us / 1000);
+  Json measurements = Json::array();
+  if (!line.samples.empty()) add_measurement(measurements, "time", median(line.samples), "us");
+  if (verified) {
+    add_measurement(measurements, "err_ratio", line.err_ratio, "share of elements");
+    add_measurement(measurements, "rms_error", line.error.rms, "of the root mean square of y");
+    add_measurement(measurements, "max_error", line.error.max, "of the root mean square of y");
+  }
+  const Json result{{"timestamp", line.at},
+                    {"configuration", std::move(configuration)},
+                    {"objectives", Json::array({"time"})},
+                    {"times", {{"runtimes", std::move(runtimes)}}},
+                    {"invalidity", invalidity},
+                    {"correctness", verified ? 1 - line.err_ratio : 0.0},
+                    {"measurements", std::move(measurements)}};
+  return json_line(result);
+}
 
 constexpr const char* journal_footer = R"(
 FILE is a journal (tuned.csv.journal) or the tuned file beside which it lies.
@@ -174,11 +245,9 @@ Result<int> export_all(const JournalCommand& command, SqlDatabase& journal) {
 Result<int> prune(const JournalCommand& command, SqlDatabase& journal) {
   GEMMTUNE_TRY(const auto gone, command.keep ? prune_to(journal, *command.keep)
                                              : prune_older(journal, command.older_than_days.value_or(0)));
-  if (command.json) {
-    print_document(json_line(Json{{"command", "journal prune"}, {"pruned", gone}}) + "\n");
-  } else {
-    print_text(counted(static_cast<std::size_t>(gone), "run") + " forgotten\n");
-  }
+  print_answer(command.json, command.json
+                                 ? json_line(Json{{"command", "journal prune"}, {"pruned", gone}}) + "\n"
+                                 : counted(static_cast<std::size_t>(gone), "run") + " forgotten\n");
   return exit_done;
 }
 

@@ -16,4 +16,9 @@ namespace gemmtune::cli {
 /// lists the known ones and, where its library is missing, says why.
 Result<std::vector<std::string>> resolve_families(std::string_view text, const Device& device);
 
+/// The help of --rules.
+inline constexpr const char* rules_help =
+    "Rules that prune the spaces: own, each family's; tune_gemm_v2, those of tune_gemm 2 instead, in "
+    "families that have such tiles";
+
 }  // namespace gemmtune::cli

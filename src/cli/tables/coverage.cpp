@@ -287,12 +287,9 @@ Result<int> run_coverage(const CoverageOptions& options) {
   const std::string command = tune_command(options, list.operation, tables, target);
   const auto warnings = warnings_of(tables, list.operation, target);
   const std::size_t withheld = withheld_shapes(coverage, tables, target);
-  if (options.json) {
-    const Json json = json_of(coverage, target, command, warnings, withheld);
-    print_document(json_document(json));
-  } else {
-    print_text(coverage_text(coverage, target, command, warnings, withheld));
-  }
+  print_answer(options.json, options.json
+                                 ? json_document(json_of(coverage, target, command, warnings, withheld))
+                                 : coverage_text(coverage, target, command, warnings, withheld));
   const bool complete = coverage.at(Match::untuned).shapes == 0 && list.diagnostics.empty();
   return complete ? exit_done : exit_findings;
 }

@@ -110,8 +110,8 @@ std::string change_text(const RowChange& change, const Side& before, const Side&
                      100 * (change.after->us / change.before->us - 1));
 }
 
-void print_difference_text(const DiffOptions& options, const Difference& difference, const Side& before,
-                           const Side& after) {
+std::string difference_text(const DiffOptions& options, const Difference& difference, const Side& before,
+                            const Side& after) {
   std::string text;
   for (const RowChange& change : difference.changes) {
     if (!options.quiet) text += change_text(change, before, after);
@@ -132,7 +132,7 @@ void print_difference_text(const DiffOptions& options, const Difference& differe
   if (!table.empty()) text += table.text(0);
   text += fmt::format("{}, {} as before\n", counted(difference.changes.size(), "difference"),
                       counted(difference.equal, "key"));
-  print_text(text);
+  return text;
 }
 
 Json side_row_json(const TunedEntry* row, const Side& side) {
@@ -145,7 +145,7 @@ Json side_row_json(const TunedEntry* row, const Side& side) {
           {"splitK", row->split_k}};
 }
 
-void print_difference_json(const Difference& difference, const Side& before, const Side& after) {
+std::string difference_json(const Difference& difference, const Side& before, const Side& after) {
   Json json;
   json["command"] = "diff";
   json["equal"] = difference.equal;
@@ -165,7 +165,7 @@ void print_difference_json(const Difference& difference, const Side& before, con
                                {"before", side_row_json(change.before, before)},
                                {"after", side_row_json(change.after, after)}});
   }
-  print_document(json_document(json));
+  return json_document(json);
 }
 
 Result<int> run_diff(const DiffOptions& options) {
@@ -180,11 +180,8 @@ Result<int> run_diff(const DiffOptions& options) {
     }
   }
   const Difference difference = compare_rows(before.entries, after.entries, options.tolerance / 100);
-  if (options.json) {
-    print_difference_json(difference, before, after);
-  } else {
-    print_difference_text(options, difference, before, after);
-  }
+  print_answer(options.json, options.json ? difference_json(difference, before, after)
+                                          : difference_text(options, difference, before, after));
   return difference.changes.empty() ? exit_done : exit_findings;
 }
 

@@ -122,15 +122,12 @@ Result<int> diff_triton(const TritonDiffOptions& options) {
   print_diagnostics(before);
   print_diagnostics(after);
   const BucketDifference difference = compare_triton_files(before, after);
-  if (options.json) {
-    print_document(json_document(difference_json(difference)));
-  } else {
-    std::string text;
-    for (const BucketChange& change : difference.changes)
-      if (!options.quiet) text += change_text(change);
-    print_text(text + fmt::format("{}, {} as before\n", counted(difference.changes.size(), "difference"),
-                                  counted(difference.equal, "bucket")));
-  }
+  std::string text;
+  for (const BucketChange& change : difference.changes)
+    if (!options.quiet) text += change_text(change);
+  text += fmt::format("{}, {} as before\n", counted(difference.changes.size(), "difference"),
+                      counted(difference.equal, "bucket"));
+  print_answer(options.json, options.json ? json_document(difference_json(difference)) : text);
   return difference.changes.empty() ? exit_done : exit_findings;
 }
 

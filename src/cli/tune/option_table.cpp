@@ -10,8 +10,8 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
+#include "cli/shared/family_names.h"
 #include "cli/shared/routing_options.h"
-#include "cli/shared/rules_option.h"
 #include "cli/tune/tune_buckets.h"
 #include "search/strategy.h"
 

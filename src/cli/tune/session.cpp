@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "backends/backend.h"
 #include "backends/traits.h"
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -17,21 +18,119 @@
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tune/dry_run.h"
 #include "cli/tune/keep_log.h"
-#include "cli/tune/observer_list.h"
 #include "cli/tune/shape_choice.h"
 #include "cli/tune/tune_events.h"
 #include "cli/tune/tune_progress.h"
-#include "cli/tune/tune_replay.h"
 #include "cli/tune/tune_report.h"
 #include "cli/tune/tune_workers.h"
-#include "cli/tune/winner_check.h"
+#include "evaluate/evaluator.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
+#include "resolve/known_rows.h"
 #include "tuning/budget.h"
+#include "tuning/row_check.h"
 #include "tuning/work_item.h"
 
 namespace gemmtune::cli {
 namespace {
+
+/// Several observers of one run, each called in turn.
+class ObserverList final : public RunObserver {
+ public:
+  /// All must outlive this.
+  explicit ObserverList(std::vector<RunObserver*> observers) : observers_(std::move(observers)) {}
+
+  void preparing(std::size_t done, std::size_t count) override {
+    for (RunObserver* each : observers_) each->preparing(done, count);
+  }
+  void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override {
+    for (RunObserver* each : observers_) each->run_started(waiting, evaluators);
+  }
+  void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override {
+    for (RunObserver* each : observers_) each->problem_started(index, count, shape);
+  }
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override {
+    for (RunObserver* each : observers_) each->candidate_done(index, trial, candidates_so_far);
+  }
+  void paired_rounds(std::size_t index, const PairedRatio& paired) override {
+    for (RunObserver* each : observers_) each->paired_rounds(index, paired);
+  }
+  void problem_paused(std::size_t index) override {
+    for (RunObserver* each : observers_) each->problem_paused(index);
+  }
+  void problem_settled(std::size_t index, const ItemReport& report) override {
+    for (RunObserver* each : observers_) each->problem_settled(index, report);
+  }
+  void problem_done(std::size_t index, const ItemReport& report) override {
+    for (RunObserver* each : observers_) each->problem_done(index, report);
+  }
+  void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override {
+    for (RunObserver* each : observers_) each->confirmation_started(index, done, count);
+  }
+  void problem_revised(std::size_t index, const ItemReport& report) override {
+    for (RunObserver* each : observers_) each->problem_revised(index, report);
+  }
+  void range_step(const RangeStep& step) override {
+    for (RunObserver* each : observers_) each->range_step(step);
+  }
+  void range_done(std::size_t item, std::size_t items, const ItemReport& report) override {
+    for (RunObserver* each : observers_) each->range_done(item, items, report);
+  }
+
+ private:
+  std::vector<RunObserver*> observers_;
+};
+
+/// Verifies the row of each shape of the run; of shapes that were skipped the row in the outputs.
+Result<std::vector<CheckedRow>> check_winners(const Device& device, Evaluator& evaluator,
+                                              const RunSummary& summary, const Outputs& outputs) {
+  std::vector<CheckedRow> rows;
+  if (summary.items.empty()) return rows;
+  std::vector<std::string> paths{outputs.tuned};
+  paths.insert(paths.end(), outputs.also_read.begin(), outputs.also_read.end());
+  GEMMTUNE_TRY(const auto known,
+               KnownRows::read(paths, form_of(summary.items.front().shape.problem), device.info()));
+  for (const ItemReport& report : summary.items) {
+    if (interrupted()) break;
+    const TunedEntry* row = report.row();
+    if (row == nullptr && report.state == ProblemState::skipped_done) {
+      if (const KnownRows::Row* found = known.find(report.shape.problem)) row = &found->entry;
+    }
+    if (row != nullptr) rows.push_back({*row, check_rows(device, evaluator, {row, 1}, {}).front()});
+  }
+  return rows;
+}
+
+/// All shapes of the recording, cut to --limit.
+ShapeList shapes_of_recording(const TuneOptions& options, const Recording& recording) {
+  ShapeList list;
+  list.source = options.replay;
+  for (const RecordedProblem& problem : recording.problems) {
+    if (options.limit > 0 && list.rows.size() == static_cast<std::size_t>(options.limit)) break;
+    list.rows.push_back({problem.problem, problem.calls, {}, 0});
+  }
+  return list;
+}
+
+/// The recorded times are of one policy: an error where the options ask for another.
+Status take_recorded_policy(const RecordedRun& run, const TuneOptions& options, TuneRequest& request) {
+  const std::string asked = policy_of(options, run.device).text();
+  const std::string recorded = run.policy.text();
+  if (asked != default_policy(run.device).text() && asked != recorded) {
+    return Status::invalid("--replay {}: was recorded with {}, asked is {}", options.replay, recorded, asked);
+  }
+  request.policy.cache = run.policy.cache;
+  request.policy.warmup = run.policy.warmup;
+  request.policy.iterations = run.policy.iterations;
+  request.policy.sample_microseconds = run.policy.sample_microseconds;
+  request.policy.init = run.policy.init;
+  request.policy.launch = run.policy.launch;
+  request.policy.rotating_mb = run.policy.rotating_mb;
+  request.policy.team = run.policy.team;
+  request.policy.parallel_pass = run.policy.parallel_pass;
+  request.policy.processor_time = run.policy.processor_time;
+  return {};
+}
 
 /// --shard all/16 --list prints every shard.
 constexpr std::string_view all_shards = "all/";

@@ -56,10 +56,7 @@ Result<ShapeList> own_rows_of(const std::string& path, std::optional<OperationFo
   for (const TunedEntry& entry : file.entries) {
     const bool same_gfx = entry.gfx == device.gfx || (entry.gfx.empty() && is_amd(device));
     if (!same_gfx || entry.cu_num != device.cu_num) continue;
-    ShapeRow row;
-    row.problem = entry.problem;
-    row.line = entry.line;
-    list.rows.push_back(std::move(row));
+    list.rows.push_back({entry.problem, 1, {}, entry.line});
   }
   if (list.rows.empty()) {
     return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);

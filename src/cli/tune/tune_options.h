@@ -76,7 +76,7 @@ struct TuneOptions {
   std::string invariant;                 // rows; empty: not
   int confirmations = 0;                 // 0: two on a CPU, one elsewhere
 
-  // AITER's (cli/compat/aiter_options.h)
+  // AITER's (cli/compat/translation.h)
   bool preshuffle = false;
   bool all_bias = false;
   bool last = false;
