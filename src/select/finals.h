@@ -91,7 +91,21 @@ struct RoutingLoss {
   std::string best_kernel;  // that finalist
 };
 
-struct Settled {
+/// What finals found out beside the winner: for the row's report too.
+struct FinalsFigures {
+  double noise_floor = 0;
+  Quietness quietness;
+  std::string doubt;              // why times were not believed; empty: they were
+  std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known
+  std::vector<KernelEnergy> energies;       // of finalists, where joules were measured (select/energy.h)
+  std::string energy_reason;                // why joules are missing that were asked for
+  Objective chosen_by = Objective::time;    // what the winner was chosen by
+  std::vector<RoutingLoss> routing_losses;  // of a mixture's finalists (select/routings.h)
+  std::string routing_reason;               // why some are missing
+  std::string instead_of;                   // the winner on the policy's routing alone; empty: it is this one
+};
+
+struct Settled : FinalsFigures {
   std::optional<ListedCandidate> winner;  // empty: `reason` says why there is none
   std::string reason;
   Verdict verdict = Verdict::none;
@@ -104,20 +118,10 @@ struct Settled {
   std::optional<DefaultFault> default_fault;  // the verdict is default_wrong or default_untimed
   double err_ratio = 1;
   MeasuredError error;
-  double noise_floor = 0;
-  double drift = 0;  // of ratios between batches of rounds, Decision::drift
-  Quietness quietness;
-  double roof_microseconds = 0;   // FinalsResult::roof_microseconds of its rounds
-  std::string doubt;              // why times were not believed; empty: they were
-  bool is_cut = false;            // the deadline left fewer finalists, or not the rounds that decide
-  std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known
+  double drift = 0;              // of ratios between batches of rounds, Decision::drift
+  double roof_microseconds = 0;  // FinalsResult::roof_microseconds of its rounds
+  bool is_cut = false;           // the deadline left fewer finalists, or not the rounds that decide
   std::vector<MeasuredFinalist> finalists;  // all that were measured, the winner included
-  std::vector<KernelEnergy> energies;       // of finalists, where joules were measured (select/energy.h)
-  std::string energy_reason;                // why joules are missing that were asked for
-  Objective chosen_by = Objective::time;
-  std::vector<RoutingLoss> routing_losses;  // of a mixture's finalists (select/routings.h)
-  std::string routing_reason;               // why some are missing
-  std::string instead_of;                   // the winner on the policy's routing alone; empty: it is this one
   std::vector<Trial> trials;  // of the finalists: the outcome of full verification or of another M of the row
 };
 

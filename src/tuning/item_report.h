@@ -37,7 +37,7 @@ struct RangeFigures {
 };
 
 /// A shape, or a weight over a range of M, and its result.
-struct ItemReport {
+struct ItemReport : FinalsFigures {
   ShapeRow shape;  // of a range: M is its last, the calls are those of all shapes of the weight
   ProblemState state = ProblemState::failed;  // of a range kept_default: every row has the default kernel
   std::string reason;                         // for all but tuned and kept_default
@@ -45,18 +45,8 @@ struct ItemReport {
   std::vector<TunedEntry> rows;  // of a shape at most one; of a range ascending in M, with m_from and regret
   std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
-  Quietness quietness;
-  double noise_floor = 0;                   // Settled::noise_floor
-  std::vector<std::string> ties;            // Settled::ties
-  std::vector<KernelEnergy> energies;       // of finalists of a shape, where joules were measured
-  std::string energy_reason;                // why joules are missing that were asked for
-  std::vector<RoutingLoss> routing_losses;  // Settled::routing_losses
-  std::string routing_reason;
-  std::string instead_of;
-  Objective chosen_by = Objective::time;  // what the row's kernel was chosen by
   std::string
       default_fault;  // of a row without a usable default: what is wrong with it, or why it has no time
-  std::string doubt;  // Settled::doubt
   double seconds = 0;
   std::optional<RangeFigures> range{};
 

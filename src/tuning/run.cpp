@@ -251,16 +251,7 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   note_error(*row.accuracy, settled.error);
   note_roof(report.shape.problem, settled.roof_microseconds);
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
-  report.quietness = settled.quietness;
-  report.noise_floor = settled.noise_floor;
-  report.ties = settled.ties;
-  report.energies = settled.energies;
-  report.energy_reason = settled.energy_reason;
-  report.chosen_by = settled.chosen_by;
-  report.routing_losses = settled.routing_losses;
-  report.routing_reason = settled.routing_reason;
-  report.instead_of = settled.instead_of;
-  report.doubt = settled.doubt;
+  static_cast<FinalsFigures&>(report) = settled;
   report.default_fault = settled.default_fault ? settled.default_fault->reason : std::string();
   report.rows = {std::move(row)};
   note_energy(report);
