@@ -114,6 +114,14 @@ inline status set_max_cpu_isa(cpu_isa isa) {
   return static_cast<status>(dnnl_set_max_cpu_isa(static_cast<int>(isa)));
 }
 
+/// What `create` writes to its first parameter; throws with `text` if it refuses.
+template <typename Create, typename... Arguments>
+dnnl_handle made_by(const char* text, Create create, Arguments... arguments) {
+  dnnl_handle made = nullptr;
+  error::wrap_c_api(create(&made, arguments...), text);
+  return made;
+}
+
 /// One object of oneDNN; copies share it.
 class object {
  public:
@@ -127,27 +135,17 @@ class object {
 
 struct engine : object {
   enum class kind { cpu = 1 };
-  engine(kind which, std::size_t index) : object(make(which, index), dnnl_engine_destroy) {}
-
- private:
-  static dnnl_handle make(kind which, std::size_t index) {
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(dnnl_engine_create(&made, static_cast<int>(which), index), "oneDNN has no engine");
-    return made;
-  }
+  engine(kind which, std::size_t index)
+      : object(made_by("oneDNN has no engine", dnnl_engine_create, static_cast<int>(which), index),
+               dnnl_engine_destroy) {}
 };
 
 struct stream : object {
-  explicit stream(const engine& of) : object(make(of), dnnl_stream_destroy) {}
-  void wait() { error::wrap_c_api(dnnl_stream_wait(get()), "oneDNN could not wait"); }
-
- private:
-  static dnnl_handle make(const engine& of) {
-    constexpr unsigned in_order = 1;
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(dnnl_stream_create(&made, of.get(), in_order), "oneDNN has no stream");
-    return made;
+  static constexpr unsigned in_order = 1;
+  explicit stream(const engine& of)
+      : object(made_by("oneDNN has no stream", dnnl_stream_create, of.get(), in_order), dnnl_stream_destroy) {
   }
+  void wait() { error::wrap_c_api(dnnl_stream_wait(get()), "oneDNN could not wait"); }
 };
 
 struct memory : object {
@@ -164,71 +162,45 @@ struct memory : object {
                                          : make(sizes, type, {1, sizes[0]}),
                  dnnl_memory_desc_destroy) {}
     /// A copy of one that oneDNN owns.
-    explicit desc(dnnl_const_handle owned) : object(clone(owned), dnnl_memory_desc_destroy) {}
+    explicit desc(dnnl_const_handle owned)
+        : object(made_by("oneDNN could not copy a description", dnnl_memory_desc_clone, owned),
+                 dnnl_memory_desc_destroy) {}
     std::size_t get_size() const { return dnnl_memory_desc_get_size(get()); }
 
    private:
     static dnnl_handle make(const dims& sizes, data_type type, const dims& steps) {
-      dnnl_handle made = nullptr;
-      error::wrap_c_api(
-          dnnl_memory_desc_create_with_strides(&made, static_cast<int>(sizes.size()), sizes.data(),
-                                               static_cast<int>(type), steps.data()),
-          "oneDNN takes no such matrix");
-      return made;
+      return made_by("oneDNN takes no such matrix", dnnl_memory_desc_create_with_strides,
+                     static_cast<int>(sizes.size()), sizes.data(), static_cast<int>(type), steps.data());
     }
     static dnnl_handle make_any(const dims& sizes, data_type type) {
       constexpr int any = 1;
-      dnnl_handle made = nullptr;
-      error::wrap_c_api(dnnl_memory_desc_create_with_tag(&made, static_cast<int>(sizes.size()), sizes.data(),
-                                                         static_cast<int>(type), any),
-                        "oneDNN takes no such matrix");
-      return made;
-    }
-    static dnnl_handle clone(dnnl_const_handle owned) {
-      dnnl_handle made = nullptr;
-      error::wrap_c_api(dnnl_memory_desc_clone(&made, owned), "oneDNN could not copy a description");
-      return made;
+      return made_by("oneDNN takes no such matrix", dnnl_memory_desc_create_with_tag,
+                     static_cast<int>(sizes.size()), sizes.data(), static_cast<int>(type), any);
     }
   };
 
   memory(const desc& form, const engine& of, void* data)
-      : object(make(form, of, data), dnnl_memory_destroy) {}
+      : object(made_by("oneDNN made no memory object", dnnl_memory_create, form.get(), of.get(), data),
+               dnnl_memory_destroy) {}
   void set_data_handle(void* data) const {
     error::wrap_c_api(dnnl_memory_set_data_handle(get(), data), "oneDNN took no pointer");
-  }
-
- private:
-  static dnnl_handle make(const desc& form, const engine& of, void* data) {
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(dnnl_memory_create(&made, form.get(), of.get(), data), "oneDNN made no memory object");
-    return made;
   }
 };
 
 struct primitive_attr : object {
-  primitive_attr() : object(make(), dnnl_primitive_attr_destroy) {}
+  primitive_attr()
+      : object(made_by("oneDNN made no attributes", dnnl_primitive_attr_create),
+               dnnl_primitive_attr_destroy) {}
   void set_scratchpad_mode(scratchpad_mode mode) {
     error::wrap_c_api(dnnl_primitive_attr_set_scratchpad_mode(get(), static_cast<int>(mode)),
                       "oneDNN took no scratchpad mode");
   }
-
- private:
-  static dnnl_handle make() {
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(dnnl_primitive_attr_create(&made), "oneDNN made no attributes");
-    return made;
-  }
 };
 
 struct primitive : object {
-  explicit primitive(const object& description) : object(make(description), dnnl_primitive_destroy) {}
-
- private:
-  static dnnl_handle make(const object& description) {
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(dnnl_primitive_create(&made, description.get()), "oneDNN could not make the primitive");
-    return made;
-  }
+  explicit primitive(const object& description)
+      : object(made_by("oneDNN could not make the primitive", dnnl_primitive_create, description.get()),
+               dnnl_primitive_destroy) {}
 };
 
 struct matmul : primitive {
@@ -255,11 +227,8 @@ struct matmul : primitive {
    private:
     static dnnl_handle make(const engine& of, const memory::desc& x, const memory::desc& w,
                             dnnl_const_handle bias, const memory::desc& y, const primitive_attr& attributes) {
-      dnnl_handle made = nullptr;
-      error::wrap_c_api(dnnl_matmul_primitive_desc_create(&made, of.get(), x.get(), w.get(), bias, y.get(),
-                                                          attributes.get()),
-                        "oneDNN refuses the product");
-      return made;
+      return made_by("oneDNN refuses the product", dnnl_matmul_primitive_desc_create, of.get(), x.get(),
+                     w.get(), bias, y.get(), attributes.get());
     }
     memory::desc part(dnnl_query_t what, int index) const {
       return memory::desc(dnnl_primitive_desc_query_md(get(), what, index));
@@ -272,20 +241,13 @@ struct matmul : primitive {
 struct reorder : primitive {
   /// The form and the engine of each.
   reorder(const engine& of, const memory::desc& from, const memory::desc& to)
-      : primitive(describe(of, from, to)) {}
+      : primitive({made_by("oneDNN has no such reorder", dnnl_reorder_primitive_desc_create, from.get(),
+                           of.get(), to.get(), of.get(), nullptr),
+                   dnnl_primitive_desc_destroy}) {}
   void execute(const stream& in, const memory& from, const memory& to) const {
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, from.get()}, {DNNL_ARG_DST, to.get()}};
     error::wrap_c_api(dnnl_primitive_execute(get(), in.get(), 2, arguments),
                       "oneDNN could not run the primitive");
-  }
-
- private:
-  static object describe(const engine& of, const memory::desc& from, const memory::desc& to) {
-    dnnl_handle made = nullptr;
-    error::wrap_c_api(
-        dnnl_reorder_primitive_desc_create(&made, from.get(), of.get(), to.get(), of.get(), nullptr),
-        "oneDNN has no such reorder");
-    return {made, dnnl_primitive_desc_destroy};
   }
 };
 
