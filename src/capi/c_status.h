@@ -18,25 +18,10 @@
 
 namespace gemmtune::c {
 
-inline gemmtune_status code_of(StatusCode code) {
-  switch (code) {
-    case StatusCode::ok:
-      return GEMMTUNE_OK;
-    case StatusCode::invalid_argument:
-      return GEMMTUNE_INVALID_ARGUMENT;
-    case StatusCode::not_found:
-      return GEMMTUNE_NOT_FOUND;
-    case StatusCode::unsupported:
-      return GEMMTUNE_UNSUPPORTED;
-    case StatusCode::io_error:
-      return GEMMTUNE_IO_ERROR;
-    case StatusCode::out_of_memory:
-      return GEMMTUNE_OUT_OF_MEMORY;
-    case StatusCode::internal:
-      break;
-  }
-  return GEMMTUNE_INTERNAL;
-}
+// Both enumerations are in the same order.
+static_assert(static_cast<int>(StatusCode::unsupported) == GEMMTUNE_UNSUPPORTED);
+static_assert(static_cast<int>(StatusCode::internal) == GEMMTUNE_INTERNAL);
+inline gemmtune_status code_of(StatusCode code) { return static_cast<gemmtune_status>(code); }
 
 /// Stores the message for gemmtune_last_error() and returns the code. Does not throw.
 inline gemmtune_status fail(gemmtune_status status, const char* message) noexcept {

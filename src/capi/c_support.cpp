@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -38,27 +39,19 @@ void write_process_log(LogLevel level, std::string_view line, void* installed) {
 extern "C" {
 
 const char* gemmtune_status_text(gemmtune_status status) {
-  switch (status) {
-    case GEMMTUNE_OK:
-      return "ok";
-    case GEMMTUNE_INVALID_ARGUMENT:
-      return "invalid argument";
-    case GEMMTUNE_NOT_FOUND:
-      return "not found";
-    case GEMMTUNE_UNSUPPORTED:
-      return "unsupported";
-    case GEMMTUNE_IO_ERROR:
-      return "input or output error";
-    case GEMMTUNE_OUT_OF_MEMORY:
-      return "out of memory";
-    case GEMMTUNE_INTERNAL:
-      return "internal error";
-    case GEMMTUNE_NULL_POINTER:
-      return "null pointer";
-    case GEMMTUNE_MISALIGNED:
-      return "misaligned";
-  }
-  return "unknown status";
+  // By number.
+  constexpr const char* texts[] = {"ok",
+                                   "invalid argument",
+                                   "not found",
+                                   "unsupported",
+                                   "input or output error",
+                                   "out of memory",
+                                   "internal error",
+                                   "null pointer",
+                                   "misaligned"};
+  static_assert(std::size(texts) == GEMMTUNE_MISALIGNED + 1);
+  const auto number = static_cast<std::size_t>(status);
+  return number < std::size(texts) ? texts[number] : "unknown status";
 }
 
 const char* gemmtune_last_error(void) { return gemmtune::c::error_text().data(); }

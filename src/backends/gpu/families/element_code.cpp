@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "backends/gpu/device/types_arguments.h"
 #include "problem/operands.h"
 
@@ -9,56 +13,34 @@ namespace gemmtune::gpu {
 
 namespace {
 
-/// Element and Scales, as numbers of defines.
-template <typename Code>
-int code_of(Code code) {
-  return static_cast<int>(code);
+/// The number of a define: of Element or Scales. -1: it has none.
+template <typename Type, typename Code, std::size_t count>
+int code_in(const std::pair<Type, Code> (&codes)[count], Type type) {
+  const auto* const found = std::ranges::find(codes, type, &std::pair<Type, Code>::first);
+  return found == std::end(codes) ? -1 : static_cast<int>(found->second);
 }
 
 }  // namespace
 
 int element_code(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return code_of(Element::f32);
-    case DataType::f16:
-      return code_of(Element::f16);
-    case DataType::bf16:
-      return code_of(Element::bf16);
-    case DataType::f8_e4m3fn:
-      return code_of(Element::e4m3);
-    case DataType::i8:
-      return code_of(Element::int8);
-    case DataType::f4_e2m1:
-      return code_of(Element::e2m1);
-    case DataType::f8_e4m3fnuz:
-      return code_of(Element::e4m3fnuz);
-    case DataType::i4:
-      return code_of(Element::int4);
-    default:
-      return -1;
-  }
+  constexpr std::pair<DataType, Element> codes[] = {{DataType::f32, Element::f32},
+                                                    {DataType::f16, Element::f16},
+                                                    {DataType::bf16, Element::bf16},
+                                                    {DataType::f8_e4m3fn, Element::e4m3},
+                                                    {DataType::i8, Element::int8},
+                                                    {DataType::f4_e2m1, Element::e2m1},
+                                                    {DataType::f8_e4m3fnuz, Element::e4m3fnuz},
+                                                    {DataType::i4, Element::int4}};
+  return code_in(codes, type);
 }
 
 int scale_code(QuantType type) {
-  switch (type) {
-    case QuantType::none:
-      return code_of(Scales::none);
-    case QuantType::per_tensor:
-      return code_of(Scales::matrix);
-    case QuantType::per_token:
-      return code_of(Scales::rows);
-    case QuantType::per_1x128:
-      return code_of(Scales::blocks);
-    case QuantType::per_1x32:
-      return code_of(Scales::mx);
-    case QuantType::per_1x16:
-      return code_of(Scales::nv);
-    case QuantType::per_group:
-      return code_of(Scales::groups);
-    default:
-      return -1;
-  }
+  constexpr std::pair<QuantType, Scales> codes[] = {
+      {QuantType::none, Scales::none},       {QuantType::per_tensor, Scales::matrix},
+      {QuantType::per_token, Scales::rows},  {QuantType::per_1x128, Scales::blocks},
+      {QuantType::per_1x32, Scales::mx},     {QuantType::per_1x16, Scales::nv},
+      {QuantType::per_group, Scales::groups}};
+  return code_in(codes, type);
 }
 
 int scale_code(const Problem& problem) { return scale_code(quantization(problem)); }

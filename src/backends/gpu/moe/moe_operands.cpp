@@ -12,23 +12,8 @@ int moe_type_code(DataType type) {
   return type == DataType::f32 ? -1 : element_code(type);
 }
 
-int moe_scale_code(ScaleType type) {
-  switch (type) {
-    case ScaleType::none:
-      return 0;
-    case ScaleType::f32:
-      return 1;
-    case ScaleType::e8m0:
-      return 2;
-    case ScaleType::e4m3:
-      return 3;
-    case ScaleType::bf16:
-      return 4;
-    case ScaleType::f16:
-      return 5;
-  }
-  return 0;
-}
+static_assert(static_cast<int>(ScaleType::f16) == 5);  // the kernels' numbers are the enumeration's
+int moe_scale_code(ScaleType type) { return static_cast<int>(type); }
 
 std::vector<std::string> moe_weight_defines(DataType type, const ScaleShape& scale) {
   return {fmt::format("W_TYPE={}", moe_type_code(type)),
