@@ -7,9 +7,6 @@
 #include "problem/operands.h"
 
 namespace gemmtune {
-Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
-  return device.copy_within(to, from, bytes);
-}
 
 std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host) const {
   const OperandShapes shapes = operand_shapes(problem_);
@@ -93,7 +90,7 @@ Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
 Status DeviceOperands::fill(const DeviceOperands& other) {
   for (const Part& part : parts(nullptr))
     GEMMTUNE_RETURN_IF_ERROR(
-        copy_on_device(*device_, (this->*part.tensor).data, (other.*part.tensor).data, part.bytes));
+        device_->copy_within((this->*part.tensor).data, (other.*part.tensor).data, part.bytes));
   return repack();
 }
 
@@ -105,9 +102,9 @@ Status DeviceOperands::spread_x(std::int64_t ldx) {
   const std::int64_t from_step = bytes_of(x.type, x.line_elements());
   const std::int64_t to_step = bytes_of(x.type, ldx);
   for (std::int64_t line = 0; line < lines; ++line)
-    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread.data) + line * to_step,
-                                            static_cast<const std::byte*>(x_.data) + line * from_step,
-                                            static_cast<std::size_t>(from_step)));
+    GEMMTUNE_RETURN_IF_ERROR(device_->copy_within(static_cast<std::byte*>(spread.data) + line * to_step,
+                                                  static_cast<const std::byte*>(x_.data) + line * from_step,
+                                                  static_cast<std::size_t>(from_step)));
   x_ = std::move(spread);
   ldx_ = ldx;
   return {};

@@ -30,9 +30,6 @@ struct KernelVerifierOptions {
   bool odd_strides = false;  // InProcessOptions::odd_strides
 };
 
-/// Copies device memory to device memory through the host, in parts: backends need no third kind of copy.
-Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes);
-
 /// Operands of one problem in device memory, the weight in every layout that was requested.
 class DeviceOperands {
  public:

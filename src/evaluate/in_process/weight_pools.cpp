@@ -48,7 +48,7 @@ Status WeightPools::make_activations(const Operands& operands) {
   const auto x_bytes = static_cast<std::size_t>(operand_shapes(problem_).x.bytes());
   const auto y_bytes = static_cast<std::size_t>(operand_shapes(problem_).y.bytes());
   GEMMTUNE_TRY(auto x, ColdPool::make(device_, pool_shape(x_bytes, target, limit / 4), [&](void* to) {
-                 return copy_on_device(device_, to, operands.x, x_bytes);
+                 return device_.copy_within(to, operands.x, x_bytes);
                }));
   GEMMTUNE_TRY(auto y, ColdPool::make(device_, pool_shape(y_bytes, target, limit / 4),
                                       [&](void* to) { return device_.fill(to, 0, y_bytes); }));
@@ -129,8 +129,8 @@ Result<WeightPools::Layout*> WeightPools::layout_of(WeightLayout layout, const O
       auto pool,
       ColdPool::make(device_, pool_shape(bytes, target, pool_limit_bytes(device_, policy_)), [&](void* to) {
         for (const Part& part : parts)
-          GEMMTUNE_RETURN_IF_ERROR(copy_on_device(device_, static_cast<std::byte*>(to) + part.offset,
-                                                  operands.*part.pointer, part.bytes));
+          GEMMTUNE_RETURN_IF_ERROR(device_.copy_within(static_cast<std::byte*>(to) + part.offset,
+                                                       operands.*part.pointer, part.bytes));
         return Status();
       }));
   return &layouts_.try_emplace(layout, std::move(pool), std::move(parts)).first->second;
