@@ -1,6 +1,4 @@
 // What every listed family has to have, and what traits say of each backend.
-#include "backends/cuda/families/family_entries.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/families/family_entry.h"
+#include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_driver.h"
 #include "backends/traits.h"
 #include "base/text.h"

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "backends/cuda/cuda_driver.h"
-#include "backends/cuda/families/family_entries.h"
 #include "backends/cuda/libraries.h"
 #include "backends/cuda/nvrtc_compiler.h"
 #include "backends/gpu/gpu_backend.h"

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "backends/gpu/gpu_backend.h"
-#include "backends/hip/families/family_entries.h"
 #include "backends/hip/hip_driver.h"
 #include "backends/hip/hiprtc_compiler.h"
 #include "backends/hip/libraries.h"
