@@ -30,6 +30,12 @@ struct FamilyEntry {
   Result<MadeFamily> (*make)(const FamilyRequest& request) = nullptr;
 };
 
+/// FamilyEntry::make of a family of ours: `make` takes the instruction set and the number of threads.
+template <std::unique_ptr<KernelFamily> (*make)(Isa level, int threads)>
+Result<MadeFamily> own_family(const FamilyRequest& request) {
+  return MadeFamily{make(request.isa, static_cast<int>(request.cores.size()))};
+}
+
 /// In the order of their ranks; the build writes the list (families.cmake).
 std::span<const FamilyEntry* const> family_entries();
 

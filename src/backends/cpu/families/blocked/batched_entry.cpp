@@ -6,9 +6,7 @@ namespace gemmtune::cpu {
 const FamilyEntry& batched_entry() {
   static const FamilyEntry entry{
       .info = {.name = "batched", .rank = 70, .aliases = tunable_aliases, .fallback_rank = 70},
-      .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        return MadeFamily{make_batched_family(request.isa, static_cast<int>(request.cores.size()))};
-      }};
+      .make = own_family<make_batched_family>};
   return entry;
 }
 

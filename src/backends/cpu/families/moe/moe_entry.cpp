@@ -6,9 +6,7 @@ namespace gemmtune::cpu {
 const FamilyEntry& moe_entry() {
   static const FamilyEntry entry{
       .info = {.name = "moe", .rank = 80, .aliases = tunable_aliases, .fallback_rank = 80},
-      .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        return MadeFamily{make_moe_family(request.isa, static_cast<int>(request.cores.size()))};
-      }};
+      .make = own_family<make_moe_family>};
   return entry;
 }
 

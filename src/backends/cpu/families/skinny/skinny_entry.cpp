@@ -44,19 +44,17 @@ bool skinny_leads_untuned(const Problem& problem, std::string_view architecture,
 }
 
 const FamilyEntry& skinny_entry() {
-  static const FamilyEntry entry{
-      .info = {.name = "skinny",
-               .rank = 40,
-               .aliases = tunable_aliases,
-               .fallback_rank = 40,
-               .few_rows_rank = 20,
-               .leads_untuned =
-                   [](const Problem& problem, std::string_view architecture) {
-                     return skinny_leads_untuned(problem, architecture, detect_row_reads());
-                   }},
-      .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        return MadeFamily{make_skinny_family(request.isa, static_cast<int>(request.cores.size()))};
-      }};
+  static const FamilyEntry entry{.info = {.name = "skinny",
+                                          .rank = 40,
+                                          .aliases = tunable_aliases,
+                                          .fallback_rank = 40,
+                                          .few_rows_rank = 20,
+                                          .leads_untuned =
+                                              [](const Problem& problem, std::string_view architecture) {
+                                                return skinny_leads_untuned(problem, architecture,
+                                                                            detect_row_reads());
+                                              }},
+                                 .make = own_family<make_skinny_family>};
   return entry;
 }
 

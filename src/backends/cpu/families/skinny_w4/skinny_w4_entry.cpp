@@ -30,15 +30,12 @@ bool runs_untuned(const Problem& problem, std::string_view architecture) {
 }  // namespace
 
 const FamilyEntry& skinny_w4_entry() {
-  static const FamilyEntry entry{
-      .info = {.name = "skinny_w4",
-               .rank = 45,
-               .aliases = tunable_aliases,
-               .fallback_rank = 55,
-               .runs_untuned = runs_untuned},
-      .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        return MadeFamily{make_skinny_w4_family(request.isa, static_cast<int>(request.cores.size()))};
-      }};
+  static const FamilyEntry entry{.info = {.name = "skinny_w4",
+                                          .rank = 45,
+                                          .aliases = tunable_aliases,
+                                          .fallback_rank = 55,
+                                          .runs_untuned = runs_untuned},
+                                 .make = own_family<make_skinny_w4_family>};
   return entry;
 }
 
