@@ -40,6 +40,17 @@ struct DenseSupport {
   bool batches = false;      // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };
 
+/// What kernels that may be slow take: everything.
+inline constexpr DenseSupport any_dense{.weights = Weights::packed_too,
+                                        .orders = refusal::Orders::any_input,
+                                        .row_scales = true,
+                                        .block_scales = true,
+                                        .int8 = true,
+                                        .fp8 = Fp8::both,
+                                        .fp4 = true,
+                                        .all_formats = true,
+                                        .batches = true};
+
 /// Blocks along the grid's z, of which kernels give each batch one.
 inline constexpr std::int64_t max_batches = 65535;
 

@@ -73,15 +73,7 @@ std::vector<Source> dense_reference_sources(const Problem& problem) {
 
 Result<std::unique_ptr<DeviceReference>> make_dense_reference(Runtime& runtime, Device& device,
                                                               const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, {.weights = Weights::packed_too,
-                                                   .orders = refusal::Orders::any_input,
-                                                   .row_scales = true,
-                                                   .block_scales = true,
-                                                   .int8 = true,
-                                                   .fp8 = Fp8::both,
-                                                   .fp4 = true,
-                                                   .all_formats = true,
-                                                   .batches = true}));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, any_dense));
   GEMMTUNE_TRY(auto programs, load_all(runtime, dense_reference_sources(problem)));
   return std::make_unique<DenseReference>(device, problem, std::move(programs.front()));
 }

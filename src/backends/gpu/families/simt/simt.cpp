@@ -63,15 +63,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
   explicit SimtFamily(Runtime& runtime) : JitFamily(runtime, {.name = "simt", .tie_rank = 30}) {}
 
   Status accepts(const Problem& problem) const override {
-    return accepts_dense(problem, {.weights = Weights::packed_too,
-                                   .orders = refusal::Orders::any_input,
-                                   .row_scales = true,
-                                   .block_scales = true,
-                                   .int8 = true,
-                                   .fp8 = Fp8::both,
-                                   .fp4 = true,
-                                   .all_formats = true,
-                                   .batches = true});
+    return accepts_dense(problem, any_dense);
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
     return packed_layout_of(problem);
