@@ -2,7 +2,9 @@
 // tables.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,10 +16,24 @@
 
 namespace gemmtune {
 
+/// A key and its value as a config holds it.
+struct Setting {
+  std::string key;
+  std::string value;
+
+  Setting(std::string named, std::string_view text) : key(std::move(named)), value(text) {}
+  Setting(std::string named, std::integral auto number)
+      : key(std::move(named)), value(std::to_string(number)) {}
+};
+
 /// Ordered key → value. Keys are lower-case letters; values are of [A-Za-z0-9.+-], the first character of a
 /// numeric value is a digit.
 class Config {
  public:
+  Config() = default;
+  Config(std::initializer_list<Setting> settings) {
+    for (const Setting& each : settings) set(each.key, each.value);
+  }
   void set(std::string key, std::string value);
   void set(std::string key, std::int64_t value) { set(std::move(key), std::to_string(value)); }
   /// nullptr where the key is absent.

@@ -100,11 +100,7 @@ std::string tree_sum_order(Isa isa, std::int64_t k) {
 }
 
 void add_tree_parameter(const KernelSet& set, DataType type, Space& space) {
-  space.add(Parameter{.key = "tree",
-                      .values = {},
-                      .absent = "0",
-                      .meaning = "1: segments of k, added in pairs",
-                      .range = NumberRange{0, 1}});
+  space.add({"tree", {}, "0", "1: segments of k, added in pairs", NumberRange{0, 1}});
   space.add(
       Constraint{"tree isa",
                  [isa = std::string(to_string(useful_levels(set, type).front()))](const Config& config) {
@@ -172,8 +168,7 @@ WeightLayout layout_of(const Problem& problem) {
 }
 
 void add_layout_parameter(std::string_view layout, Space& space) {
-  space.add(
-      Parameter{.key = "w", .values = {std::string(layout)}, .absent = "plain", .meaning = "weight layout"});
+  space.add({"w", {std::string(layout)}, "plain", "weight layout"});
   space.add(Constraint{"w",
                        [layout = std::string(layout)](const Config& config) -> std::string {
                          return config.word("w", "plain") == layout ? "" : "w is not the weight's layout";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_driver.h"
@@ -58,6 +59,10 @@ std::int64_t block_k_of(DataType element, std::int64_t atoms);
 /// Empty, or why `bk` cannot be built.
 std::string refuse_block_k(const Config& config, DataType element);
 
+/// `csk`: blocks of a cluster that divide k, 1 to max_cluster.
+Parameter cluster_split_parameter();
+/// `smem`: KiB of shared memory that the stages of a pipeline fill: one of `values`, or any from `least` to 227.
+Parameter pipeline_parameter(std::vector<std::string> values, std::string absent, std::int64_t least);
 /// `pdl`: is_dependent().
 Parameter dependent_parameter();
 

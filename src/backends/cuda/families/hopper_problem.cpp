@@ -78,8 +78,7 @@ PackedWeight packed_weight(const Problem& problem, const void* data) {
 }
 
 Parameter block_k_parameter(DataType element, std::initializer_list<std::int64_t> atoms) {
-  Parameter parameter{
-      .key = "bk", .values = {}, .absent = "", .meaning = "block_k: elements of k in a stage"};
+  Parameter parameter{"bk", {}, "", "block_k: elements of k in a stage"};
   for (const std::int64_t count : atoms)
     parameter.values.push_back(std::to_string(block_k_of(element, count)));
   parameter.absent = parameter.values.front();
@@ -100,21 +99,30 @@ std::int64_t block_k_of(DataType element, std::int64_t atoms) {
   return atoms * atom_bytes * 8 / bits(element);
 }
 
+Parameter cluster_split_parameter() {
+  Parameter parameter{"csk", {}, "1", "split-K within the cluster: blocks that divide k"};
+  for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks)
+    parameter.values.push_back(std::to_string(blocks));
+  return parameter;
+}
+
+Parameter pipeline_parameter(std::vector<std::string> values, std::string absent, std::int64_t least) {
+  return {"smem", std::move(values), std::move(absent), "KiB of shared memory, which the stages fill",
+          NumberRange{least, 227}};
+}
+
 Parameter dependent_parameter() {
-  return {.key = "pdl",
-          .values = {"0", "1"},
-          .absent = "0",
-          .meaning = "1: programmatic dependent launch, starts before the previous kernel has ended"};
+  return {"pdl",
+          {"0", "1"},
+          "0",
+          "1: programmatic dependent launch, starts before the previous kernel has ended"};
 }
 
 bool accumulates_fewer_bits(DataType element) { return traits(element).fp8; }
 
 Parameter promotion_parameter(DataType element, std::initializer_list<std::int64_t> sets) {
   Parameter parameter{
-      .key = "prom",
-      .values = {},
-      .absent = "0",
-      .meaning = "promotion: sets of partial sums, added to float32 registers every 128 of k"};
+      "prom", {}, "0", "promotion: sets of partial sums, added to float32 registers every 128 of k"};
   if (!accumulates_fewer_bits(element)) return parameter;
   parameter.values.push_back(parameter.absent);
   for (const std::int64_t count : sets) parameter.values.push_back(std::to_string(count));

@@ -78,10 +78,7 @@ bool may_scale_elements(const Problem& problem) {
 
 Parameter scaled_parameter(const Problem& problem) {
   Parameter scaled{
-      .key = "scaled",
-      .values = {},
-      .absent = "0",
-      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
+      "scaled", {}, "0", "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
   if (may_scale_elements(problem)) scaled.values = {"0", "1"};
   return scaled;
 }

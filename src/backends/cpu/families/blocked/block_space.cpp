@@ -69,7 +69,7 @@ std::string refuse_waste(const KernelSet& set, const BlockWork& work, const Bloc
 }  // namespace
 
 void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space, bool with_rows) {
-  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  Parameter isa{"isa", {}, "scalar", "instruction set"};
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
   for (const Isa level : block_levels(set, format)) {
@@ -97,10 +97,7 @@ void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& 
   for (const Isa level : block_levels(set, format)) any = any || !rows_tiles(set, level, format).empty();
   std::vector<std::string> values{"0"};
   if (any) values.emplace_back("1");
-  space.add(Parameter{.key = "rows",
-                      .values = std::move(values),
-                      .absent = "0",
-                      .meaning = "1: the weight's rows are read as they lie, 0: packed"});
+  space.add({"rows", std::move(values), "0", "1: the weight's rows are read as they lie, 0: packed"});
 }
 
 void add_tile_constraints(const KernelSet& set, const BlockWork& work, Space& space) {
@@ -119,13 +116,11 @@ BlockTile tile_of(const Config& config) {
 }
 
 Config tile_config(const BlockTile& tile, const BlockFormat& format) {
-  Config config;
-  config.set("isa", std::string(to_string(tile.isa)));
-  config.set("w", std::string(to_string(format.layout)));
-  config.set("mr", tile.mr);
-  config.set("nr", tile.nr);
-  config.set("kc", tile.kc);
-  return config;
+  return {{"isa", to_string(tile.isa)},
+          {"w", to_string(format.layout)},
+          {"mr", tile.mr},
+          {"nr", tile.nr},
+          {"kc", tile.kc}};
 }
 
 BlockTile default_tile(const KernelSet& set, const BlockWork& work) {

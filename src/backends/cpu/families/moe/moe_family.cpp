@@ -50,11 +50,10 @@ class MoeFamily final : public LeafFamily {
     Space space;
     add_tile_parameters(set_, tile_format(problem), space, true);
     add_numbers(space, "bm", block_values, "32", "tokens of a block", block_range);
-    space.add(Parameter{
-        .key = "st",
-        .values = {"1", "2"},
-        .absent = "2",
-        .meaning = "stages: blocks through both multiplications, or all blocks through one, then the other"});
+    space.add({"st",
+               {"1", "2"},
+               "2",
+               "stages: blocks through both multiplications, or all blocks through one, then the other"});
     add_rows_parameter(set_, tile_format(problem), space);
     add_tile_constraints(set_, {tile_format(problem), likely_rows(problem), set_.level}, space);
     space.add(Constraint{"second", [this, problem](const Config& config) -> std::string {

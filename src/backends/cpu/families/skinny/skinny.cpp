@@ -71,14 +71,13 @@ SkinnySettings settings_of(const Config& config) {
 }
 
 Config config_of(const SkinnySettings& settings, const Problem& problem) {
-  Config config;
-  config.set("isa", std::string(to_string(settings.isa)));
-  config.set("w", std::string(to_string(layout_of(problem))));
-  config.set("mr", settings.mr);
-  config.set("nr", settings.nr);
-  config.set("kc", settings.kc);
-  config.set("pf", settings.prefetch);
-  config.set("sk", settings.splits);
+  Config config{{"isa", to_string(settings.isa)},
+                {"w", to_string(layout_of(problem))},
+                {"mr", settings.mr},
+                {"nr", settings.nr},
+                {"kc", settings.kc},
+                {"pf", settings.prefetch},
+                {"sk", settings.splits}};
   if (problem.m > rows_values[0]) config.set("mc", settings.rows);
   return config;
 }
@@ -257,7 +256,7 @@ std::string refuse_rows(const Problem& problem, const SkinnySettings& settings) 
 }
 
 Space SkinnyFamily::space(const Problem& problem) const {
-  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  Parameter isa{"isa", {}, "scalar", "instruction set"};
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
   for (const Isa level : useful_levels(set_, problem.x_type)) {
@@ -274,11 +273,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
   add_numbers(space, "nr", columns, "16", "output features at once");
   add_numbers(space, "kc", kc_values, "16384", "elements of k a pass", kc_range);
   add_numbers(space, "pf", pf_values, "0", "prefetch distance in bytes", pf_range);
-  space.add(Parameter{.key = "sk",
-                      .values = {"1", "2", "4", "8"},
-                      .absent = "1",
-                      .meaning = "splits of k",
-                      .range = split_range});
+  space.add({"sk", {"1", "2", "4", "8"}, "1", "splits of k", split_range});
   add_tree_parameter(set_, problem.x_type, space);
   std::vector<std::int64_t> groups;
   if (problem.m > rows_values[0]) groups.assign(std::begin(rows_values), std::end(rows_values));

@@ -23,12 +23,7 @@ W4Tile w4_tile_of(const Config& config) {
 }
 
 Config config_of(const W4Tile& tile) {
-  Config config;
-  config.set("isa", std::string(to_string(tile.isa)));
-  config.set("mr", tile.mr);
-  config.set("nr", tile.nr);
-  config.set("pf", tile.prefetch);
-  return config;
+  return {{"isa", to_string(tile.isa)}, {"mr", tile.mr}, {"nr", tile.nr}, {"pf", tile.prefetch}};
 }
 
 std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const W4Tile& tile) {
@@ -110,7 +105,7 @@ class SkinnyW4Family final : public LeafFamily {
 };
 
 Space SkinnyW4Family::space(const Problem& problem) const {
-  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  Parameter isa{"isa", {}, "scalar", "instruction set"};
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
   const BlockFormat format = format_of(problem);

@@ -120,7 +120,7 @@ std::string refuse_kc(const Problem& problem, const StreamingSettings& settings)
 Space StreamingFamily::space(const Problem& problem) const {
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
-  Parameter isas{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  Parameter isas{"isa", {}, "scalar", "instruction set"};
   for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
     isas.values.emplace_back(to_string(isa));
     const int type = static_cast<int>(*streamed_type(problem));
@@ -201,14 +201,8 @@ Config StreamingFamily::default_config(const Problem& problem) const {
     const StreamingSettings settings = default_settings(problem, isa);
     if (best.isa == Isa::scalar || cost(problem, settings) < cost(problem, best)) best = settings;
   }
-  Config config;
-  config.set("isa", std::string(to_string(best.isa)));
-  config.set("w", std::string("panel16"));
-  config.set("mr", best.mr);
-  config.set("nr", best.nr);
-  config.set("kc", best.kc);
-  config.set("pf", best.prefetch);
-  return config;
+  return {{"isa", to_string(best.isa)}, {"w", "panel16"}, {"mr", best.mr}, {"nr", best.nr}, {"kc", best.kc},
+          {"pf", best.prefetch}};
 }
 
 }  // namespace

@@ -250,7 +250,7 @@ std::string refuse_block(const std::int64_t (&values)[count], std::int64_t value
 }
 
 Space TiledFamily::space(const Problem& problem) const {
-  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  Parameter isa{"isa", {}, "scalar", "instruction set"};
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
   for (const Isa level : useful_levels(set_, problem.x_type)) {
@@ -269,12 +269,9 @@ Space TiledFamily::space(const Problem& problem) const {
   add_numbers(space, "mc", mc_values, "128", "rows a block", mc_range);
   add_numbers(space, "nc", nc_values, "128", "columns a block", nc_range);
   add_numbers(space, "kc", kc_values, "256", "elements of k a block", kc_range);
-  space.add(
-      Parameter{.key = "pf", .values = {"0", "1", "2"}, .absent = "0", .meaning = "prefetch: panels, and x"});
-  space.add(
-      Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
-  space.add(Parameter{
-      .key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k", .range = split_range});
+  space.add({"pf", {"0", "1", "2"}, "0", "prefetch: panels, and x"});
+  space.add({"split", {"n", "m", "mn"}, "n", "what threads divide"});
+  space.add({"sk", {"1", "2", "4"}, "1", "splits of k", split_range});
   add_tree_parameter(set_, problem.x_type, space);
   using Keys = std::vector<std::string>;
   const auto rule = [&](std::string name, Rule kind, auto refusal, Keys reads) {
@@ -386,9 +383,7 @@ Config TiledFamily::default_config(const Problem& problem) const {
     }
   }
   const TiledSettings& s = best.settings;
-  Config config;
-  config.set("isa", std::string(to_string(s.isa)));
-  config.set("w", std::string(to_string(layout_of(problem))));
+  Config config{{"isa", to_string(s.isa)}, {"w", to_string(layout_of(problem))}};
   const std::pair<const char*, std::int64_t> numbers[] = {{"mr", s.mr}, {"nr", s.nr}, {"mc", s.mc},
                                                           {"nc", s.nc}, {"kc", s.kc}, {"pf", s.prefetch}};
   for (const auto& [key, value] : numbers) config.set(key, value);

@@ -98,7 +98,7 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool
 std::vector<Parameter> algorithm_parameters() {
   std::vector<Parameter> parameters;
   for (const Attribute& attribute : attributes) {
-    Parameter parameter{.key = attribute.key, .values = {}, .absent = "0", .meaning = attribute.meaning};
+    Parameter parameter{attribute.key, {}, "0", attribute.meaning};
     parameter.range = NumberRange();
     parameters.push_back(std::move(parameter));
   }

@@ -269,10 +269,7 @@ Space CublasLtFamily::space_of(const Problem& problem, std::vector<Config> confi
     for (const std::int64_t value : proposed) parameter.values.push_back(std::to_string(value));
     space.add(std::move(parameter));
   }
-  Parameter fast{.key = fast_key,
-                 .values = {},
-                 .absent = "0",
-                 .meaning = "1: fast accumulation, which the tensor core keeps over all of k"};
+  Parameter fast{fast_key, {}, "0", "1: fast accumulation, which the tensor core keeps over all of k"};
   if (traits(problem.x_type).fp8) fast.values = {"0", "1"};
   space.add(std::move(fast));
   space.list(std::move(configs));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "backends/cuda/cuda_driver.h"
@@ -249,26 +250,16 @@ std::string MmaFamily::refuse_waste(const Problem& problem, const LaunchConfig& 
 }
 
 void MmaFamily::fill(gpu::LaunchSpace<LaunchConfig>& space) const {
-  space.add(Parameter{.key = "bm",
-                      .values = {"16", "32", "64", "128"},
-                      .absent = "64",
-                      .meaning = "block_m: rows of x in a tile"});
-  space.add(Parameter{.key = "bn",
-                      .values = {"64", "128"},
-                      .absent = "64",
-                      .meaning = "block_n: rows of the weight in a tile"});
-  space.add(Parameter{.key = "nw", .values = {"4", "8"}, .absent = "4", .meaning = "num_warps of a block"});
-  space.add(Parameter{.key = "st",
-                      .values = {"3", "4", "6"},
-                      .absent = "3",
-                      .meaning = "num_stages, of 128 bytes of k each",
-                      .range = NumberRange{2, 12}});
-  space.add(Parameter{.key = "sk",
-                      .values = {"1", "2", "3", "4", "6", "8", "12", "16"},
-                      .absent = "1",
-                      .meaning = "split-K: blocks that divide k",
-                      .range = NumberRange{1, 64}});
-  space.rule("fits", Rule::build, [this](const LaunchConfig& launch) { return refuse_build(launch); });
+  space.add({"bm", {"16", "32", "64", "128"}, "64", "block_m: rows of x in a tile"});
+  space.add({"bn", {"64", "128"}, "64", "block_n: rows of the weight in a tile"});
+  space.add({"nw", {"4", "8"}, "4", "num_warps of a block"});
+  space.add({"st", {"3", "4", "6"}, "3", "num_stages, of 128 bytes of k each", NumberRange{2, 12}});
+  space.add({"sk",
+             {"1", "2", "3", "4", "6", "8", "12", "16"},
+             "1",
+             "split-K: blocks that divide k",
+             NumberRange{1, 64}});
+  space.rule("fits", Rule::build, std::bind_front(&MmaFamily::refuse_build, this));
   space.rule("waste", Rule::search,
              [this](const Problem& problem, const Config& config, const LaunchConfig& launch) -> std::string {
                if (capability_ == 90 && !(config == default_config(problem)))
@@ -295,13 +286,11 @@ Config MmaFamily::default_config(const Problem& problem) const {
   std::int64_t split_k = 1;
   for (const std::int64_t more : {2, 3, 4, 6, 8})
     if (tiles(block_n) * more <= 2 * processors && k_tiles >= 4 * more) split_k = more;
-  Config config;
-  config.set("bm", block_m);
-  config.set("bn", block_n);
-  config.set("nw", std::int64_t{block_m == 128 && block_n == 128 ? 8 : 4});
-  config.set("st", std::int64_t{3});
-  config.set("sk", split_k);
-  return config;
+  return {{"bm", block_m},
+          {"bn", block_n},
+          {"nw", block_m == 128 && block_n == 128 ? 8 : 4},
+          {"st", 3},
+          {"sk", split_k}};
 }
 
 std::vector<gpu::Part> MmaFamily::parts(const Problem& problem, const LaunchConfig& launch) const {

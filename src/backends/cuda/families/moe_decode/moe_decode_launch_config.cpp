@@ -144,10 +144,7 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
 
 std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
   const bool strips = has_weight_format(problem);
-  Parameter warps{.key = "warps",
-                  .values = {"6", "8", "14"},
-                  .absent = strips ? "15" : "8",
-                  .meaning = "consumer warps, which divide k"};
+  Parameter warps{"warps", {"6", "8", "14"}, strips ? "15" : "8", "consumer warps, which divide k"};
   if (strips) {
     warps.values.clear();
     for (const std::int64_t count : strip_warps(problem))
@@ -155,21 +152,14 @@ std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
   }
   std::vector<Parameter> parameters{std::move(warps)};
   if (strips)
-    parameters.push_back({.key = "teams",
-                          .values = {"1", "2", "3"},
-                          .absent = "1",
-                          .meaning = "that the warps are divided into, each of other rows and experts"});
+    parameters.push_back(
+        {"teams", {"1", "2", "3"}, "1", "that the warps are divided into, each of other rows and experts"});
   if (!strips)
-    parameters.push_back({.key = "bk",
-                          .values = {"1024", "2048", "4096"},
-                          .absent = "2048",
-                          .meaning = "block_k: most bytes of a row of w1 in a stage"});
-  parameters.push_back({.key = "smem",
-                        .values = strips ? std::vector<std::string>{"112", "144", "168", "226"}
-                                         : std::vector<std::string>{"112", "168", "226"},
-                        .absent = "226",
-                        .meaning = "KiB of shared memory, which the stages fill",
-                        .range = NumberRange{64, 227}});
+    parameters.push_back(
+        {"bk", {"1024", "2048", "4096"}, "2048", "block_k: most bytes of a row of w1 in a stage"});
+  parameters.push_back(pipeline_parameter(strips ? std::vector<std::string>{"112", "144", "168", "226"}
+                                                 : std::vector<std::string>{"112", "168", "226"},
+                                          "226", 64));
   return parameters;
 }
 

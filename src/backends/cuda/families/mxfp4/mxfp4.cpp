@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -427,47 +428,23 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchC
 }
 
 void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
-  space.add(
-      Parameter{.key = "wg", .values = {"1", "2", "3"}, .absent = "1", .meaning = "consumer warp groups"});
-  space.add(Parameter{.key = "bm",
-                      .values = {"64", "128", "192", "256"},
-                      .absent = "64",
-                      .meaning = "block_m: rows of the weight in a tile"});
-  Parameter rows{.key = "bn", .values = {}, .absent = "8", .meaning = "block_n: rows of x in a tile"};
+  space.add({"wg", {"1", "2", "3"}, "1", "consumer warp groups"});
+  space.add({"bm", {"64", "128", "192", "256"}, "64", "block_m: rows of the weight in a tile"});
+  Parameter rows{"bn", {}, "8", "block_n: rows of x in a tile"};
   for (const std::int64_t bn : row_tiles) rows.values.push_back(std::to_string(bn));
   space.add(std::move(rows));
-  space.add(Parameter{.key = "mma",
-                      .values = {"0", "1"},
-                      .absent = "0",
-                      .meaning = "1: instructions of a warp (mma.sync), 0: of a warp group (wgmma)"});
-  space.add(Parameter{.key = "bk",
-                      .values = {"128", "256", "512"},
-                      .absent = "128",
-                      .meaning = "block_k: elements of k in a stage"});
-  space.add(Parameter{.key = "csk",
-                      .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
-                      .absent = "1",
-                      .meaning = "split-K within the cluster: blocks that divide k"});
-  space.add(Parameter{.key = "smem",
-                      .values = {"36", "50", "75", "110", "226"},
-                      .absent = "110",
-                      .meaning = "KiB of shared memory, which the stages fill",
-                      .range = NumberRange{16, 227}});
+  space.add({"mma", {"0", "1"}, "0", "1: instructions of a warp (mma.sync), 0: of a warp group (wgmma)"});
+  space.add({"bk", {"128", "256", "512"}, "128", "block_k: elements of k in a stage"});
+  space.add(cluster_split_parameter());
+  space.add(pipeline_parameter({"36", "50", "75", "110", "226"}, "110", 16));
   space.add(scaled_parameter(space.problem()));
   Parameter stream{
-      .key = "stream",
-      .values = {},
-      .absent = "0",
-      .meaning = "1: stream-K: blocks divide the k of the tiles behind whole waves, 0: they do not"};
+      "stream", {}, "0", "1: stream-K: blocks divide the k of the tiles behind whole waves, 0: they do not"};
   if (may_stream(space.problem(), limits_)) stream.values = {"0", "1"};
   space.add(std::move(stream));
   space.add(dependent_parameter());
-  space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
-    return refuse_build(problem, launch);
-  });
-  space.rule("waste", Rule::search, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
-    return refuse_waste(problem, launch);
-  });
+  space.rule("fits", Rule::build, std::bind_front(&Mxfp4Family::refuse_build, this));
+  space.rule("waste", Rule::search, std::bind_front(&Mxfp4Family::refuse_waste, this));
   refuse_slow(space, 2);
 }
 

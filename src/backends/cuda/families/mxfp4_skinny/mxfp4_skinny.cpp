@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -290,32 +291,18 @@ std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config
 }
 
 void Mxfp4SkinnyFamily::fill(gpu::LaunchSpace<Mxfp4SkinnyLaunch>& space) const {
-  space.add(Parameter{.key = "bm",
-                      .values = {"8", "16", "24", "32"},
-                      .absent = "8",
-                      .meaning = "block_m: rows of x, all of them"});
-  Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
+  space.add({"bm", {"8", "16", "24", "32"}, "8", "block_m: rows of x, all of them"});
+  Parameter units{"ku", {}, "3", "units of 64 of k that a warp has"};
   for (std::int64_t i = 1; i <= max_units_of_warp; ++i) units.values.push_back(std::to_string(i));
   space.add(std::move(units));
-  space.add(Parameter{.key = "csk",
-                      .values = {"1", "2", "4"},
-                      .absent = "1",
-                      .meaning = "split-K within the cluster: blocks that divide k"});
-  Parameter smem{.key = "smem",
-                 .values = {},
-                 .absent = "32",
-                 .meaning = "KiB of shared memory, which the warps' pipelines fill",
-                 .range = NumberRange{4, 227}};
+  space.add({"csk", {"1", "2", "4"}, "1", "split-K within the cluster: blocks that divide k"});
+  Parameter smem{
+      "smem", {}, "32", "KiB of shared memory, which the warps' pipelines fill", NumberRange{4, 227}};
   for (const std::int64_t kib : pipeline_kib) smem.values.push_back(std::to_string(kib));
   space.add(std::move(smem));
   space.add(dependent_parameter());
-  space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4SkinnyLaunch& launch) {
-    return refuse_build(problem, launch);
-  });
-  space.rule("waste", Rule::search,
-             [this](const Problem& problem, const Config& config, const Mxfp4SkinnyLaunch& launch) {
-               return refuse_waste(problem, config, launch);
-             });
+  space.rule("fits", Rule::build, std::bind_front(&Mxfp4SkinnyFamily::refuse_build, this));
+  space.rule("waste", Rule::search, std::bind_front(&Mxfp4SkinnyFamily::refuse_waste, this));
   refuse_slow(space, 2);
 }
 

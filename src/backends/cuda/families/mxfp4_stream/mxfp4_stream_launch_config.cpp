@@ -131,31 +131,31 @@ StreamLaunches stream_launches(const Problem& problem, const Config& config, con
 }
 
 std::vector<Parameter> stream_parameters(const Problem& problem) {
-  Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
+  Parameter units{"ku", {}, "3", "units of 64 of k that a warp has"};
   for (std::int64_t i = 1; i <= max_warp_units; ++i) units.values.push_back(std::to_string(i));
   std::vector<Parameter> parameters{
-      {.key = "bm",
-       .values = {"8", "16", "24", "32", "40"},
-       .absent = "8",
-       .meaning = "block_m: tokens of one expert that share a read of its weight"},
+      {"bm",
+       {"8", "16", "24", "32", "40"},
+       "8",
+       "block_m: tokens of one expert that share a read of its weight"},
       std::move(units),
-      {.key = "smem",
-       .values = {"112", "226"},
-       .absent = "226",
-       .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
-      {.key = "sort",
-       .values = {"0", "1"},
-       .absent = "0",
-       .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
+      {"smem",
+       {"112", "226"},
+       "226",
+       "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
+      {"sort",
+       {"0", "1"},
+       "0",
+       "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
   if (weight_traits(problem).format != WeightFormat::mxfp4) {
-    parameters.push_back({.key = "warps",
-                          .values = {"8", "11", "15"},
-                          .absent = "15",
-                          .meaning = "that multiply, at most: as many teams as fit, each of other slabs"});
-    parameters.push_back({.key = "slab",
-                          .values = {"4", "8", "16", "32"},
-                          .absent = "16",
-                          .meaning = "KiB of the weight in a stage, at most, but 16 rows at least"});
+    parameters.push_back({"warps",
+                          {"8", "11", "15"},
+                          "15",
+                          "that multiply, at most: as many teams as fit, each of other slabs"});
+    parameters.push_back({"slab",
+                          {"4", "8", "16", "32"},
+                          "16",
+                          "KiB of the weight in a stage, at most, but 16 rows at least"});
   }
   return parameters;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -170,20 +171,10 @@ std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnyLaunc
 }
 
 void SkinnyFamily::fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const {
-  space.add(Parameter{.key = "bm",
-                      .values = {"64", "128"},
-                      .absent = "64",
-                      .meaning = "block_m: rows of the weight in a tile"});
+  space.add({"bm", {"64", "128"}, "64", "block_m: rows of the weight in a tile"});
   space.add(block_k_parameter(space.problem().x_type, {1, 2, 4}));
-  space.add(Parameter{.key = "csk",
-                      .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
-                      .absent = "1",
-                      .meaning = "split-K within the cluster: blocks that divide k"});
-  space.add(Parameter{.key = "smem",
-                      .values = {"50", "75", "110", "220"},
-                      .absent = "110",
-                      .meaning = "KiB of shared memory, which the stages fill",
-                      .range = NumberRange{16, 227}});
+  space.add(cluster_split_parameter());
+  space.add(pipeline_parameter({"50", "75", "110", "220"}, "110", 16));
   space.add(dependent_parameter());
   space.add(promotion_parameter(space.problem().x_type, {1}));
   space.rule("fits", Rule::build,
@@ -191,17 +182,13 @@ void SkinnyFamily::fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const {
                std::string block_k = refuse_block_k(config, problem.x_type);
                return block_k.empty() ? refuse_build(problem, launch) : block_k;
              });
-  space.rule("waste", Rule::search, [this](const Problem& problem, const SkinnyLaunchConfig& launch) {
-    return refuse_waste(problem, launch);
-  });
+  space.rule("waste", Rule::search, std::bind_front(&SkinnyFamily::refuse_waste, this));
 }
 
 // Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit. Of fp8 the best by the cost model.
 Config SkinnyFamily::default_config(const Problem& problem) const {
   const std::int64_t tiles = ceil_div(problem.n, 64) * problem.batch;
-  Config config;
-  config.set("bm", std::int64_t{64});
-  config.set("bk", block_k_of(problem.x_type, 1));
+  Config config{{"bm", 64}, {"bk", block_k_of(problem.x_type, 1)}};
   std::int64_t split_k = std::clamp<std::int64_t>(limits_.multiprocessors * 3 / 2 / tiles, 1, max_cluster);
   split_k = std::min(split_k, ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes));
   config.set("csk", split_k);

@@ -255,36 +255,20 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
 
 std::vector<Parameter> wgmma_parameters(DataType element) {
   return {
-      {.key = "swap", .values = {"0", "1"}, .absent = "0", .meaning = "swap_ab, 1: A is the weight, B is x"},
-      {.key = "bm",
-       .values = {"64", "128", "256"},
-       .absent = "128",
-       .meaning = "block_m: rows of A in a tile"},
-      {.key = "bn",
-       .values = {"16", "32", "48", "64", "80", "96", "112", "128", "144", "160", "176", "192", "208", "224",
-                  "240", "256"},
-       .absent = "128",
-       .meaning = "block_n: rows of B in a tile"},
-      {.key = "wg", .values = {"1", "2"}, .absent = "2", .meaning = "consumer warp groups"},
-      {.key = "pp", .values = {"0", "1"}, .absent = "0", .meaning = "1: ping-pong schedule, 0: cooperative"},
+      {"swap", {"0", "1"}, "0", "swap_ab, 1: A is the weight, B is x"},
+      {"bm", {"64", "128", "256"}, "128", "block_m: rows of A in a tile"},
+      {"bn",
+       {"16", "32", "48", "64", "80", "96", "112", "128", "144", "160", "176", "192", "208", "224", "240",
+        "256"},
+       "128",
+       "block_n: rows of B in a tile"},
+      {"wg", {"1", "2"}, "2", "consumer warp groups"},
+      {"pp", {"0", "1"}, "0", "1: ping-pong schedule, 0: cooperative"},
       block_k_parameter(element, {1, 2}),
-      {.key = "cm",
-       .values = {"1", "2", "4", "8"},
-       .absent = "1",
-       .meaning = "cluster_m: blocks along A's rows, which share B by multicast"},
-      {.key = "cn",
-       .values = {"1", "2", "4", "8"},
-       .absent = "1",
-       .meaning = "cluster_n: blocks along B's rows, which share A by multicast"},
-      {.key = "csk",
-       .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
-       .absent = "1",
-       .meaning = "split-K within the cluster: blocks that divide k"},
-      {.key = "smem",
-       .values = {"112", "226"},
-       .absent = "226",
-       .meaning = "KiB of shared memory, which the stages fill",
-       .range = NumberRange{32, 227}},
+      {"cm", {"1", "2", "4", "8"}, "1", "cluster_m: blocks along A's rows, which share B by multicast"},
+      {"cn", {"1", "2", "4", "8"}, "1", "cluster_n: blocks along B's rows, which share A by multicast"},
+      cluster_split_parameter(),
+      pipeline_parameter({"112", "226"}, "226", 32),
       dependent_parameter(),
       promotion_parameter(element, {1, 2}),
   };
@@ -396,18 +380,17 @@ namespace {
 
 Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std::int64_t block_n,
                  std::int64_t split_k, std::int64_t cluster_m, std::int64_t cluster_n) {
-  Config config;
-  config.set("swap", std::int64_t{swap_ab});
-  config.set("bm", block_m);
-  config.set("bn", block_n);
-  config.set("wg", std::int64_t{block_m / 64});
-  config.set("pp", std::int64_t{0});
-  config.set("bk", block_k_of(problem.x_type, 1));
-  config.set("cm", cluster_m);
-  config.set("cn", cluster_n);
-  config.set("csk", split_k);
-  config.set("smem", swap_ab ? small_smem : large_smem);
-  config.set("pdl", std::int64_t{0});
+  Config config{{"swap", swap_ab ? 1 : 0},
+                {"bm", block_m},
+                {"bn", block_n},
+                {"wg", block_m / 64},
+                {"pp", 0},
+                {"bk", block_k_of(problem.x_type, 1)},
+                {"cm", cluster_m},
+                {"cn", cluster_n},
+                {"csk", split_k},
+                {"smem", swap_ab ? small_smem : large_smem},
+                {"pdl", 0}};
   if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{2});
   return config;
 }

@@ -119,41 +119,35 @@ bool scales_by_block(const Problem& problem) {
 std::vector<Parameter> wgmma_moe_parameters(const Problem& problem) {
   const bool fp4 = bits(problem.w_type) == 4;
   return {
-      Parameter{.key = "bm",
-                .values = {"16", "32", "48", "64", "96", "128", "144", "160", "192", "256"},
-                .absent = "16",
-                .meaning = "block_m: tokens of one expert in a tile"},
-      Parameter{.key = "bn",
-                .values = {"64", "128", "256"},
-                .absent = "128",
-                .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
-      Parameter{.key = "bo",
-                .values = fp4 ? std::vector<std::string>{"64", "128", "192", "256"}
-                              : std::vector<std::string>{"64", "128", "256"},
-                .absent = "128",
-                .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
-      Parameter{.key = "wg",
-                .values = fp4 ? std::vector<std::string>{"1", "2", "4"} : std::vector<std::string>{"1", "2"},
-                .absent = "1",
-                .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
-      Parameter{.key = "cm",
-                .values = {"1", "2"},
-                .absent = "1",
-                .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
-      fp4 ? Parameter{.key = "bk",
-                      .values = {std::to_string(fp4_block_k)},
-                      .absent = std::to_string(fp4_block_k),
-                      .meaning = "block_k: elements of k in a stage"}
-          : block_k_parameter(problem.w_type, {1, 2}),
+      Parameter{"bm",
+                {"16", "32", "48", "64", "96", "128", "144", "160", "192", "256"},
+                "16",
+                "block_m: tokens of one expert in a tile"},
+      Parameter{"bn",
+                {"64", "128", "256"},
+                "128",
+                "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      Parameter{"bo",
+                fp4 ? std::vector<std::string>{"64", "128", "192", "256"}
+                    : std::vector<std::string>{"64", "128", "256"},
+                "128", "block_n of the second stage: columns of its output, rows of w2, in a tile"},
+      Parameter{"wg", fp4 ? std::vector<std::string>{"1", "2", "4"} : std::vector<std::string>{"1", "2"}, "1",
+                "consumer warp groups, at most one for 64 rows of a tile"},
       Parameter{
-          .key = "smem",
-          .values = {"112", "226"},
-          .absent = "226",
-          .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
-      Parameter{.key = "sort",
-                .values = {"0", "1"},
-                .absent = "0",
-                .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"},
+          "cm", {"1", "2"}, "1", "cluster_m: blocks of bm tokens each that share the weight by multicast"},
+      fp4 ? Parameter{"bk",
+                      {std::to_string(fp4_block_k)},
+                      std::to_string(fp4_block_k),
+                      "block_k: elements of k in a stage"}
+          : block_k_parameter(problem.w_type, {1, 2}),
+      Parameter{"smem",
+                {"112", "226"},
+                "226",
+                "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
+      Parameter{"sort",
+                {"0", "1"},
+                "0",
+                "1: each block sorts the pairs of token and expert: no kernel before the stages"},
       scaled_parameter(problem)};
 }
 
@@ -227,12 +221,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
       (problem.w_group < 128 || routed_pairs(problem) >= min_scaled_tokens * problem.moe.experts);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
                             std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
-    Config config;
-    config.set("bm", tokens);
-    config.set("bn", rows);
-    config.set("bo", rows2);
-    config.set("wg", warpgroups);
-    config.set("cm", cluster);
+    Config config{{"bm", tokens}, {"bn", rows}, {"bo", rows2}, {"wg", warpgroups}, {"cm", cluster}};
     const bool deep = tokens <= 32 && std::max(rows, rows2) <= 128;
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);

@@ -62,9 +62,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
  public:
   explicit SimtFamily(Runtime& runtime) : JitFamily(runtime, {.name = "simt", .tie_rank = 30}) {}
 
-  Status accepts(const Problem& problem) const override {
-    return accepts_dense(problem, any_dense);
-  }
+  Status accepts(const Problem& problem) const override { return accepts_dense(problem, any_dense); }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
     return packed_layout_of(problem);
   }
@@ -81,8 +79,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
     return {.block_m = config.number("bm", 16)};
   }
   void fill(LaunchSpace<SimtLaunchConfig>& space) const override {
-    space.add(Parameter{
-        .key = "bm", .values = {"16", "64"}, .absent = "16", .meaning = "block_m: rows of x in a tile"});
+    space.add({"bm", {"16", "64"}, "16", "block_m: rows of x in a tile"});
     space.rule("bm", Rule::search, refuse_empty_rows);
   }
   /// 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.

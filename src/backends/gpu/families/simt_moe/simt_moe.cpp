@@ -102,8 +102,7 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
     return {.block_m = config.number("bm", 16)};
   }
   void fill(LaunchSpace<SimtLaunchConfig>& space) const override {
-    space.add(Parameter{
-        .key = "bm", .values = {"16", "64"}, .absent = "16", .meaning = "block_m: pairs of a tile"});
+    space.add({"bm", {"16", "64"}, "16", "block_m: pairs of a tile"});
     space.rule("bm", Rule::search, refuse_empty_rows);
   }
   /// 5 TFLOP/s for all rows of the tiles.

@@ -183,9 +183,8 @@ Space HipblasLtFamily::exhaustive_space(const Problem& problem) const {
 
 Space HipblasLtFamily::space_of(std::vector<Config> configs) const {
   Space space;
-  Parameter index{.key = index_key, .values = {}, .absent = own_choice, .meaning = "index of the solution"};
-  Parameter name{
-      .key = name_key, .values = {}, .absent = any_name, .meaning = "number of the solution's name"};
+  Parameter index{index_key, {}, own_choice, "index of the solution"};
+  Parameter name{name_key, {}, any_name, "number of the solution's name"};
   index.range = name.range = NumberRange();
   for (const Config& config : configs) {
     index.values.emplace_back(config.word(index_key));
@@ -193,7 +192,7 @@ Space HipblasLtFamily::space_of(std::vector<Config> configs) const {
   }
   space.add(std::move(index));
   space.add(std::move(name));
-  Parameter build{.key = build_key, .values = {}, .absent = any_build, .meaning = "build of hipBLASLt"};
+  Parameter build{build_key, {}, any_build, "build of hipBLASLt"};
   if (Config::is_value(build_)) build.values.push_back(build_);
   space.add(std::move(build));
   space.list(std::move(configs));

@@ -145,9 +145,7 @@ Result<LtDescription> LtDescription::make(const api::HipblasLt& lt, const Proble
 }
 
 Config config_of(const Solution& solution, const std::string& build) {
-  Config config;
-  config.set(index_key, std::int64_t{solution.index});
-  config.set(name_key, name_number(solution.name));
+  Config config{{index_key, std::int64_t{solution.index}}, {name_key, name_number(solution.name)}};
   if (Config::is_value(build)) config.set(build_key, build);
   return config;
 }

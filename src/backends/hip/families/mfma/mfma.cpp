@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
@@ -228,16 +229,12 @@ void MfmaFamily::fill(gpu::LaunchSpace<MfmaLaunchConfig>& space) const {
       {"gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64}},
       {"xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die"}});
   space.rule("tile", Rule::build, refuse_tile, {"bm", "bn", "bk", "nw", "mi"});
-  space.rule("LDS", Rule::build,
-             [this](const Problem& problem, const MfmaLaunchConfig& launch) {
-               return refuse_staging(problem, launch);
-             },
+  space.rule("LDS", Rule::build, std::bind_front(&MfmaFamily::refuse_staging, this),
              {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"});
   space.rule("registers", Rule::build, refuse_registers);
   space.rule("split-K", Rule::build, refuse_mfma_split, {"bk", "sk"});
   space.rule("waste", Rule::search, refuse_mfma_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"});
-  space.rule("order", Rule::search,
-             [this](const MfmaLaunchConfig& launch) { return refuse_wasted_order(launch); });
+  space.rule("order", Rule::search, std::bind_front(&MfmaFamily::refuse_wasted_order, this));
   space.add(split_k_divides(space.problem().k, "sk", 8 * 128 / bits(space.problem().x_type)));
   space.add_tune_gemm_rules([](const MfmaLaunchConfig& launch) {
     return TuneGemmConfig{.block_m = launch.block_m,
@@ -266,21 +263,8 @@ Config MfmaFamily::default_config(const Problem& problem) const {
   std::int64_t split_k = 1;
   for (const std::int64_t more : {2, 3, 4, 6, 8})
     if (tiles(block_n) * more <= 2 * unit_.units && k_tiles >= 4 * more) split_k = more;
-  config = {};
-  config.set("bm", block_m);
-  config.set("bn", block_n);
-  config.set("bk", block_k);
-  config.set("nw", std::int64_t{4});
-  config.set("mi", std::int64_t{16});
-  config.set("kp", std::int64_t{2});
-  config.set("nb", std::int64_t{1});
-  config.set("dl", std::int64_t{0});
-  config.set("pad", std::int64_t{0});
-  config.set("sk", split_k);
-  config.set("eu", std::int64_t{0});
-  config.set("gm", std::int64_t{8});
-  config.set("xcd", std::int64_t{1});
-  return config;
+  return {{"bm", block_m}, {"bn", block_n}, {"bk", block_k}, {"nw", 4}, {"mi", 16}, {"kp", 2}, {"nb", 1},
+          {"dl", 0},       {"pad", 0},      {"sk", split_k}, {"eu", 0}, {"gm", 8},  {"xcd", 1}};
 }
 
 std::vector<gpu::Part> MfmaFamily::parts(const Problem& problem, const MfmaLaunchConfig& launch) const {

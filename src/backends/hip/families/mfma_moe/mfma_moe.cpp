@@ -253,16 +253,14 @@ Config MfmaMoeFamily::default_config(const Problem& problem) const {
   const std::int64_t block_m = tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 96 ? 64 : 128;
   // Scales of blocks double the accumulators.
   const std::int64_t large = scales_by_block(problem) ? 64 : 128;
-  Config config;
-  config.set("bm", block_m);
-  config.set("bn", block_m >= 64 ? large : std::int64_t{128});
-  config.set("bo", block_m >= 64 ? large : std::int64_t{64});
-  config.set("bk", std::int64_t{128});
-  config.set("nw", std::int64_t{4});
-  config.set("mi", std::int64_t{16});
-  config.set("nb", std::int64_t{1});
-  config.set("eu", std::int64_t{0});
-  return config;
+  return {{"bm", block_m},
+          {"bn", block_m >= 64 ? large : 128},
+          {"bo", block_m >= 64 ? large : 64},
+          {"bk", 128},
+          {"nw", 4},
+          {"mi", 16},
+          {"nb", 1},
+          {"eu", 0}};
 }
 
 gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeStage& stage) const {

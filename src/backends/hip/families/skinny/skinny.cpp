@@ -185,18 +185,10 @@ std::string refuse_skinny_waste(const LaunchConfig& launch) {
 }
 
 void SkinnyFamily::fill(gpu::LaunchSpace<LaunchConfig>& space) const {
+  space.add({"rn", {"1", "2", "4"}, "1", "weight rows of a lane"});
+  space.add({"nw", {"1", "2", "4", "8", "16"}, "4", "waves that divide k", NumberRange{1, 16}});
   space.add(
-      Parameter{.key = "rn", .values = {"1", "2", "4"}, .absent = "1", .meaning = "weight rows of a lane"});
-  space.add(Parameter{.key = "nw",
-                      .values = {"1", "2", "4", "8", "16"},
-                      .absent = "4",
-                      .meaning = "waves that divide k",
-                      .range = NumberRange{1, 16}});
-  space.add(Parameter{.key = "un",
-                      .values = {"1", "2", "4"},
-                      .absent = "2",
-                      .meaning = "loads of 16 bytes in flight for each weight row",
-                      .range = NumberRange{1, 8}});
+      {"un", {"1", "2", "4"}, "2", "loads of 16 bytes in flight for each weight row", NumberRange{1, 8}});
   space.rule("registers", Rule::build, refuse_skinny_registers);
   space.rule("waste", Rule::search, refuse_skinny_waste);
 }
