@@ -1,3 +1,9 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
 #include "backends/cpu/families/blocked/block_gemm.h"
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/tiled/tiled.h"
@@ -46,9 +52,10 @@ class TiledKernel final : public Kernel {
     waiting_ = (rows_per_thread_ + settings.mr) * block_panels_ * panel_columns;
     scratch_bytes_ = round_up(sums_bytes_, 64) + round_up(weight_bytes_, 64) +
                      tree_.waiting() * round_up(waiting_ * 4, 64);
-    starts_at_ = settings.row_threads * thread_x_bytes();
-    packed_x_bytes_ =
-        starts_at_ + (integer() ? round_up(settings.row_threads * rows_per_thread_ * 4, 64) : 0);
+    const std::int64_t row_shares = rounds_together_ * settings.row_threads;
+    starts_at_ = row_shares * thread_x_bytes();
+    states_at_ = starts_at_ + (integer() ? round_up(row_shares * rows_per_thread_ * 4, 64) : 0);
+    packed_x_bytes_ = states_at_ + round_up(row_shares * thread_tiles(), 64);
   }
 
   std::size_t workspace_bytes() const override {
@@ -62,9 +69,14 @@ class TiledKernel final : public Kernel {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
     const Call call{operands, static_cast<char*>(workspace), partials(workspace)};
-    for (std::int64_t first = 0; first < problem_.m; first += rows_per_thread_ * settings_.row_threads) {
-      pack_x(call, first, executor);
-      run_on(executor, parts_, [&](std::int64_t part) { compute_part(call, first, part); });
+    const std::int64_t round_rows = rows_per_thread_ * settings_.row_threads;
+    for (std::int64_t first = 0; first < problem_.m; first += round_rows * rounds_together_) {
+      const std::int64_t rounds = std::min(rounds_together_, ceil_div(problem_.m - first, round_rows));
+      std::fill_n(states(call), rounds * settings_.row_threads * thread_tiles(), not_packed);
+      run_on(executor, parts_, [&](std::int64_t part) {
+        for (std::int64_t round = 0; round < rounds; ++round)
+          compute_part(call, {first + round * round_rows, round * settings_.row_threads}, part);
+      });
     }
     if (settings_.splits == 1) return {};
     reduce_splits({.partials = call.partials,
@@ -83,6 +95,13 @@ class TiledKernel final : public Kernel {
     char* workspace;
     float* partials;
   };
+  /// Rows that go through at once.
+  struct Round {
+    std::int64_t first = 0;        // row of x
+    std::int64_t first_share = 0;  // of the shares of rows in the workspace
+  };
+  /// Of packed rows of x, a tile each.
+  enum State : std::uint8_t { not_packed, being_packed, is_packed };
   /// What one part works on.
   struct Part {
     std::int64_t first_row = 0;
@@ -100,18 +119,24 @@ class TiledKernel final : public Kernel {
                                     parts_ * scratch_bytes_);
   }
 
-  /// Rows go through in rounds of row_threads · rows_per_thread_: packed x stays bounded, rounds are even.
+  /// Rows go through in rounds of row_threads · rows_per_thread_, which are even: a round's packed x fits a cache. As many rounds as
+  /// fit into `together_bytes` share a parallel region. Threads then wait for each other once: beside other programs each wait
+  /// takes turns of the scheduler.
   void plan_rows() {
+    constexpr std::int64_t together_bytes = std::int64_t{8} << 20;
     const std::int64_t threads = settings_.row_threads;
     const std::int64_t rounds = ceil_div(problem_.m, std::max(settings_.mc, settings_.mr) * threads);
     rows_per_thread_ = round_up(ceil_div(problem_.m, rounds * threads), settings_.mr);
+    rounds_together_ = std::clamp<std::int64_t>(together_bytes / (threads * thread_x_bytes()), 1, rounds);
   }
 
   bool integer() const { return problem_.x_type == DataType::i8; }
-  /// int8: of the rows of a round.
-  int* starts(const Call& call) const {
-    return integer() ? reinterpret_cast<int*>(call.workspace + starts_at_) : nullptr;
+  /// int8: of a share of rows in the workspace.
+  int* starts(const Call& call, std::int64_t share) const {
+    return integer() ? reinterpret_cast<int*>(call.workspace + starts_at_) + share * rows_per_thread_
+                     : nullptr;
   }
+  State* states(const Call& call) const { return reinterpret_cast<State*>(call.workspace + states_at_); }
 
   /// A split of k, or a part of a tree: a range of chunks.
   Range k_part(std::int64_t part) const {
@@ -133,6 +158,7 @@ class TiledKernel final : public Kernel {
            x_bytes_;
   }
   std::int64_t thread_x_bytes() const { return rows_per_thread_ * panel_.padded_k() * x_bytes_; }
+  std::int64_t thread_tiles() const { return rows_per_thread_ / settings_.mr; }
 
   /// Thread row's rows of the round that begins at `first`; none where m ends before.
   RowTiles rows_of(std::int64_t first, std::int64_t row) const {
@@ -144,50 +170,61 @@ class TiledKernel final : public Kernel {
     return tiles;
   }
 
-  void pack_x(const Call& call, std::int64_t first, Executor& executor) const {
-    const std::int64_t rows = std::min(problem_.m - first, rows_per_thread_ * settings_.row_threads);
-    const std::int64_t count = ceil_div(rows, settings_.mr);
-    const std::int64_t parts = std::min(parts_, rows * problem_.k < 32768 ? 1 : count);
+  /// Packs a tile of the rows that a thread has of a round.
+  void pack_tile(const Call& call, const Round& round, std::int64_t row, std::int64_t tile) const {
     const bool columns = shapes_.x.order == Order::column_major;
     const PackX pack = (columns ? isa_.pack_x_columns : isa_.pack_x)[type_];
-    const std::int64_t ldx = call.operands.ldx * panel_.element_bytes;
     const std::int64_t row_step = shapes_.x.row_step(call.operands.ldx) * panel_.element_bytes;
     const std::int64_t k_step = shapes_.x.column_step(call.operands.ldx) * panel_.element_bytes;
-    const std::int64_t tiles_per_thread = rows_per_thread_ / settings_.mr;
-    run_on(executor, parts, [&](std::int64_t part) {
-      for (std::int64_t i = share(count, parts, part); i < share(count, parts, part + 1); ++i) {
-        const RowTiles tiles = rows_of(first, i / tiles_per_thread);
-        const std::int64_t tile = i % tiles_per_thread;
-        const std::int64_t row = i * settings_.mr;
-        int* start = integer() ? starts(call) + row : nullptr;
-        if (integer()) std::fill_n(start, settings_.mr, 0);
-        const char* x = static_cast<const char*>(call.operands.x) + (first + row) * row_step;
-        char* packed = call.workspace + i / tiles_per_thread * thread_x_bytes();
-        for_k_blocks([&](Range chunks) {
-          const std::int64_t k = chunks.begin * chunk_elements;
-          pack({.x = x + k * k_step,
-                .ldx = ldx,
-                .rows = tiles.valid(tile),
-                .mr = tiles.size(tile),
-                .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
-                .chunks = chunks.size(),
-                .out = packed + x_offset(tile, chunks),
-                .start = start,
-                .readable = problem_.m - first - row});
-        });
-      }
+    const RowTiles tiles = rows_of(round.first, row);
+    const std::int64_t first = round.first + row * rows_per_thread_ + tile * settings_.mr;
+    int* start = integer() ? starts(call, round.first_share + row) + tile * settings_.mr : nullptr;
+    if (integer()) std::fill_n(start, settings_.mr, 0);
+    const char* x = static_cast<const char*>(call.operands.x) + first * row_step;
+    char* packed = call.workspace + (round.first_share + row) * thread_x_bytes();
+    for_k_blocks([&](Range chunks) {
+      const std::int64_t k = chunks.begin * chunk_elements;
+      pack({.x = x + k * k_step,
+            .ldx = call.operands.ldx * panel_.element_bytes,
+            .rows = tiles.valid(tile),
+            .mr = tiles.size(tile),
+            .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
+            .chunks = chunks.size(),
+            .out = packed + x_offset(tile, chunks),
+            .start = start,
+            .readable = problem_.m - first});
     });
   }
 
-  void compute_part(const Call& call, std::int64_t first, std::int64_t index) const {
+  /// Packs those of a share's tiles that no part has begun, the first ones `begin`, and waits for those that others have begun:
+  /// their parts run and wait for nothing before these are packed.
+  void take_rows(const Call& call, const Round& round, std::int64_t row, std::int64_t begin) const {
+    const std::int64_t count = rows_of(round.first, row).count();
+    State* const first = states(call) + (round.first_share + row) * thread_tiles();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t tile = (begin + i) % count;
+      std::atomic_ref state(first[tile]);
+      State expected = not_packed;
+      if (!state.compare_exchange_strong(expected, being_packed, std::memory_order_relaxed)) continue;
+      pack_tile(call, round, row, tile);
+      state.store(is_packed, std::memory_order_release);
+    }
+    for (std::int64_t tile = 0; tile < count; ++tile)
+      while (std::atomic_ref(first[tile]).load(std::memory_order_acquire) != is_packed)
+        std::this_thread::yield();
+  }
+
+  void compute_part(const Call& call, const Round& round, std::int64_t index) const {
     const std::int64_t row = index / settings_.splits % settings_.row_threads;
     const std::int64_t column = index / settings_.splits / settings_.row_threads;
-    Part part{.first_row = first + row * rows_per_thread_,
-              .tiles = rows_of(first, row),
-              .x = call.workspace + row * thread_x_bytes(),
-              .start = integer() ? starts(call) + row * rows_per_thread_ : nullptr,
+    Part part{.first_row = round.first + row * rows_per_thread_,
+              .tiles = rows_of(round.first, row),
+              .x = call.workspace + (round.first_share + row) * thread_x_bytes(),
+              .start = starts(call, round.first_share + row),
               .split = index % settings_.splits};
     if (part.tiles.rows == 0) return;
+    const std::int64_t sharers = settings_.column_threads * settings_.splits;
+    take_rows(call, round, row, share(part.tiles.count(), sharers, column * settings_.splits + part.split));
     char* scratch = call.workspace + packed_x_bytes_ + index * scratch_bytes_;
     part.sums = reinterpret_cast<float*>(scratch);
     part.weights = scratch + round_up(sums_bytes_, 64);
@@ -365,13 +402,15 @@ class TiledKernel final : public Kernel {
   std::int64_t block_panels_ = 1;
   bool one_k_block_ = true;
   std::int64_t rows_per_thread_ = 0;
-  std::int64_t block_stride_ = 0;  // bytes from panel to panel of a block of weights
+  std::int64_t rounds_together_ = 1;  // whose packed x the workspace holds
+  std::int64_t block_stride_ = 0;     // bytes from panel to panel of a block of weights
   std::int64_t sums_bytes_ = 0;
   std::int64_t weight_bytes_ = 0;
   std::int64_t waiting_ = 0;  // floats of a block of weights that wait in a tree, at a level
   std::int64_t scratch_bytes_ = 0;
   std::int64_t starts_at_ = 0;       // int8: in the workspace, behind the packed rows
-  std::int64_t packed_x_bytes_ = 0;  // with the starts
+  std::int64_t states_at_ = 0;       // of tiles of rows
+  std::int64_t packed_x_bytes_ = 0;  // with the starts and states
 };
 
 }  // namespace
