@@ -205,7 +205,9 @@ class TiledKernel final : public Kernel {
       const std::int64_t tile = (begin + i) % count;
       std::atomic_ref state(first[tile]);
       State expected = not_packed;
-      if (!state.compare_exchange_strong(expected, being_packed, std::memory_order_relaxed)) continue;
+      if (state.load(std::memory_order_relaxed) != not_packed ||  // which many threads may ask at once
+          !state.compare_exchange_strong(expected, being_packed, std::memory_order_relaxed))
+        continue;
       pack_tile(call, round, row, tile);
       state.store(is_packed, std::memory_order_release);
     }
