@@ -19,7 +19,12 @@
 namespace gemmtune::c {
 
 // Both enumerations are in the same order.
+static_assert(static_cast<int>(StatusCode::ok) == GEMMTUNE_OK);
+static_assert(static_cast<int>(StatusCode::invalid_argument) == GEMMTUNE_INVALID_ARGUMENT);
+static_assert(static_cast<int>(StatusCode::not_found) == GEMMTUNE_NOT_FOUND);
 static_assert(static_cast<int>(StatusCode::unsupported) == GEMMTUNE_UNSUPPORTED);
+static_assert(static_cast<int>(StatusCode::io_error) == GEMMTUNE_IO_ERROR);
+static_assert(static_cast<int>(StatusCode::out_of_memory) == GEMMTUNE_OUT_OF_MEMORY);
 static_assert(static_cast<int>(StatusCode::internal) == GEMMTUNE_INTERNAL);
 inline gemmtune_status code_of(StatusCode code) { return static_cast<gemmtune_status>(code); }
 

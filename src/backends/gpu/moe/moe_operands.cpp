@@ -12,7 +12,10 @@ int moe_type_code(DataType type) {
   return type == DataType::f32 ? -1 : element_code(type);
 }
 
-static_assert(static_cast<int>(ScaleType::f16) == 5);  // the kernels' numbers are the enumeration's
+// The kernels' numbers are the enumeration's.
+static_assert(static_cast<int>(ScaleType::none) == 0 && static_cast<int>(ScaleType::f32) == 1 &&
+              static_cast<int>(ScaleType::e8m0) == 2 && static_cast<int>(ScaleType::e4m3) == 3 &&
+              static_cast<int>(ScaleType::bf16) == 4 && static_cast<int>(ScaleType::f16) == 5);
 int moe_scale_code(ScaleType type) { return static_cast<int>(type); }
 
 std::vector<std::string> moe_weight_defines(DataType type, const ScaleShape& scale) {
