@@ -106,8 +106,9 @@ class TiledKernel final : public Kernel {
   struct Part {
     std::int64_t first_row = 0;
     RowTiles tiles;
-    const char* x = nullptr;     // packed rows (x_offset)
-    const int* start = nullptr;  // int8: where the rows' sums begin
+    char* x = nullptr;        // packed rows (x_offset)
+    int* start = nullptr;     // int8: where the rows' sums begin
+    State* states = nullptr;  // of its tiles of rows
     std::int64_t split = 0;
     float* sums = nullptr;
     char* weights = nullptr;
@@ -170,63 +171,61 @@ class TiledKernel final : public Kernel {
     return tiles;
   }
 
-  /// Packs a tile of the rows that a thread has of a round.
-  void pack_tile(const Call& call, const Round& round, std::int64_t row, std::int64_t tile) const {
+  void pack_tile(const Call& call, const Part& part, std::int64_t tile) const {
     const bool columns = shapes_.x.order == Order::column_major;
     const PackX pack = (columns ? isa_.pack_x_columns : isa_.pack_x)[type_];
     const std::int64_t row_step = shapes_.x.row_step(call.operands.ldx) * panel_.element_bytes;
     const std::int64_t k_step = shapes_.x.column_step(call.operands.ldx) * panel_.element_bytes;
-    const RowTiles tiles = rows_of(round.first, row);
-    const std::int64_t first = round.first + row * rows_per_thread_ + tile * settings_.mr;
-    int* start = integer() ? starts(call, round.first_share + row) + tile * settings_.mr : nullptr;
+    const std::int64_t first = part.first_row + tile * settings_.mr;
+    int* start = integer() ? part.start + tile * settings_.mr : nullptr;
     if (integer()) std::fill_n(start, settings_.mr, 0);
     const char* x = static_cast<const char*>(call.operands.x) + first * row_step;
-    char* packed = call.workspace + (round.first_share + row) * thread_x_bytes();
     for_k_blocks([&](Range chunks) {
       const std::int64_t k = chunks.begin * chunk_elements;
       pack({.x = x + k * k_step,
             .ldx = call.operands.ldx * panel_.element_bytes,
-            .rows = tiles.valid(tile),
-            .mr = tiles.size(tile),
+            .rows = part.tiles.valid(tile),
+            .mr = part.tiles.size(tile),
             .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
             .chunks = chunks.size(),
-            .out = packed + x_offset(tile, chunks),
+            .out = part.x + x_offset(tile, chunks),
             .start = start,
             .readable = problem_.m - first});
     });
   }
 
-  /// Packs those of a share's tiles that no part has begun, the first ones `begin`, and waits for those that others have begun:
+  /// Packs those of the part's tiles that no part has begun, the first ones `begin`, and waits for those that others have begun:
   /// their parts run and wait for nothing before these are packed.
-  void take_rows(const Call& call, const Round& round, std::int64_t row, std::int64_t begin) const {
-    const std::int64_t count = rows_of(round.first, row).count();
-    State* const first = states(call) + (round.first_share + row) * thread_tiles();
+  void take_rows(const Call& call, const Part& part, std::int64_t begin) const {
+    const std::int64_t count = part.tiles.count();
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t tile = (begin + i) % count;
-      std::atomic_ref state(first[tile]);
+      std::atomic_ref state(part.states[tile]);
       State expected = not_packed;
       if (state.load(std::memory_order_relaxed) != not_packed ||  // which many threads may ask at once
           !state.compare_exchange_strong(expected, being_packed, std::memory_order_relaxed))
         continue;
-      pack_tile(call, round, row, tile);
+      pack_tile(call, part, tile);
       state.store(is_packed, std::memory_order_release);
     }
     for (std::int64_t tile = 0; tile < count; ++tile)
-      while (std::atomic_ref(first[tile]).load(std::memory_order_acquire) != is_packed)
+      while (std::atomic_ref(part.states[tile]).load(std::memory_order_acquire) != is_packed)
         std::this_thread::yield();
   }
 
   void compute_part(const Call& call, const Round& round, std::int64_t index) const {
     const std::int64_t row = index / settings_.splits % settings_.row_threads;
     const std::int64_t column = index / settings_.splits / settings_.row_threads;
+    const std::int64_t row_share = round.first_share + row;
     Part part{.first_row = round.first + row * rows_per_thread_,
               .tiles = rows_of(round.first, row),
-              .x = call.workspace + (round.first_share + row) * thread_x_bytes(),
-              .start = starts(call, round.first_share + row),
+              .x = call.workspace + row_share * thread_x_bytes(),
+              .start = starts(call, row_share),
+              .states = states(call) + row_share * thread_tiles(),
               .split = index % settings_.splits};
     if (part.tiles.rows == 0) return;
     const std::int64_t sharers = settings_.column_threads * settings_.splits;
-    take_rows(call, round, row, share(part.tiles.count(), sharers, column * settings_.splits + part.split));
+    take_rows(call, part, share(part.tiles.count(), sharers, column * settings_.splits + part.split));
     char* scratch = call.workspace + packed_x_bytes_ + index * scratch_bytes_;
     part.sums = reinterpret_cast<float*>(scratch);
     part.weights = scratch + round_up(sums_bytes_, 64);
